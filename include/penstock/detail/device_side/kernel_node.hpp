@@ -82,9 +82,9 @@ struct Recount {
   std::uint64_t of_run(std::uint64_t units, std::uint64_t epochs, std::size_t batch) const;
 };
 
-/// Whether a callable hears which record of the source each of its batches is, says how many
-/// records it makes of it, and looks later whether that went well. `next(number)` comes before each
-/// call; `enqueued(fence)` after it. `look()` returns what went wrong, for record_of() and
+/// Whether a callable hears which records of the source each of its batches has, says how many
+/// records it makes of each, and looks later whether that went well. `next(number)` comes for each
+/// before a call; `enqueued(fence)` after it. `look()` returns what went wrong, for record_of() and
 /// refuse(), and waits for nothing; has_open() tells whether it is to be called again when all
 /// fences are reached.
 template <class F>
@@ -267,7 +267,11 @@ class KernelNode final : public DeviceStep {
   }
   std::size_t made_of(const DeviceSlot<D>& from) {
     if constexpr (LooksAfter<F>) {
-      return call_.callable().next(in_->visit(from, 0).record);
+      std::size_t made = 0;
+      for (std::size_t i = 0; i != from.units; ++i) {
+        made += call_.callable().next(in_->visit(from, i).record);
+      }
+      return made;
     } else {
       return recount_.of(in_->layout().in_records(from.units));
     }

@@ -33,8 +33,7 @@ struct UnpackOptions {
 
 /// Unpacks packed batches on the device. Made by unpack().
 ///
-/// Each batch is one record of the source, and gives its records, fewer at the end of the files. A
-/// chunk that its decoder refuses ends the run with file, offset, column, chunk and record. The
+/// Each batch has some records of the source, fewer at the end of the files. A chunk that its decoder refuses ends the run with file, offset, column, chunk and record. The
 /// stage looks for that without waiting, so a batch may have been delivered before; none is behind
 /// the end of a run.
 template <class Schema, class Io> class Unpack : public StageBase {
@@ -50,8 +49,7 @@ template <class Schema, class Io> class Unpack : public StageBase {
 
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
-    plan.batch = 1;
-    plan.workers = std::max(plan.workers, usable_processors()); // one reads a batch as a whole
+    plan.workers = std::max(plan.workers, usable_processors()); // they read in no time
   }
   /// For prepare().
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
@@ -77,17 +75,18 @@ template <class Schema, class Io> class Unpack : public StageBase {
           {"penstock: unpack: streams is ", options_.streams, ": give it 1 to 64."});
     }
     const auto in = build.device_input();
-    const std::size_t batch = source_.batch();
-    if (in->layout().units != 1) {
+    const auto blobs = source_.opened();
+    const std::size_t pieces = blobs->pieces();
+    if (in->layout().units != pieces) {
       detail::throw_error<OptionError>(
-          {"penstock: unpack: a batch is one record of packed(), and the Reader's have ",
+          {"penstock: unpack: a batch is ", pieces, " pieces of packed(), and the Reader's have ",
            in->layout().units,
            ": leave out the .batch of the Reader and of the AsyncCopier, and give packed() one."});
     }
-    const detail::Recount recount{batch, 1};
-    const detail::Layout layout = detail::layout_of<Schema>(batch, extents(), 0, "unpack");
-    build.facts.units = recount.of_run(build.facts.units, build.facts.epochs, 1);
-    build.facts.needs.recount(1, batch);
+    const detail::Recount recount{blobs->piece(), 1};
+    const detail::Layout layout = detail::layout_of<Schema>(blobs->batch(), extents(), 0, "unpack");
+    build.facts.units = recount.of_run(build.facts.units, build.facts.epochs, pieces);
+    build.facts.needs.recount(1, blobs->piece());
     build.facts.one_for_one = false;
     build.facts.depth = options_.depth != 0 ? options_.depth : build.facts.depth;
     const std::size_t copies =
@@ -98,7 +97,7 @@ template <class Schema, class Io> class Unpack : public StageBase {
     build.device_output(out);
     build.template add_step<detail::KernelNode<Call, PackedRecords, Schema, false, D>>(
         out, build.setup("Unpack", 1, StageKind::kernel), *build.device, in, out,
-        Call{*build.device, source_.opened()}, options_.streams, recount);
+        Call{*build.device, blobs}, options_.streams, recount);
   }
   std::vector<std::size_t> extents() const {
     if constexpr (detail::HasColumns<Schema>) {
