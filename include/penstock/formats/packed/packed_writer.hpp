@@ -64,6 +64,7 @@ template <class Io = PosixIo> class PackedWriter {
       : options_{options}, path_{std::move(path)} {
     check(columns);
     parts_.resize(options_.workers);
+    packed_parts_.resize(options_.workers);
     file_.emplace(io, path_);
     for (PackedColumnShape& shape : columns) {
       columns_.emplace_back(std::move(shape), options_.chunk_bytes);
@@ -81,7 +82,7 @@ template <class Io = PosixIo> class PackedWriter {
                                         its.packed.name,
                                         " came after add(): learn before you add."});
     }
-    its.choice.learn(values);
+    its.choice.learn(values, options_.workers);
   }
   /// Adds values to column number `column`, whole ones, any number. What was learned of none is
   /// learned from those of its first add(). Throws OptionError; SinkError, and then nothing is left
@@ -109,6 +110,7 @@ template <class Io = PosixIo> class PackedWriter {
         infos.push_back(info(its));
         packed.push_back(std::move(its.packed));
       }
+      write(packed_parts_);
       const std::vector<std::byte> index = detail::packed_index(packed);
       file_->write(end_, index);
       file_->write(0, detail::packed_header(packed.size(), records, end_, index));
@@ -146,7 +148,7 @@ template <class Io = PosixIo> class PackedWriter {
   void take(Column& its, std::span<const std::byte> values) {
     if (its.packers.empty()) {
       if (!its.choice.learned()) {
-        its.choice.learn(values);
+        its.choice.learn(values, options_.workers);
       }
       choose(its);
     }
@@ -175,6 +177,7 @@ template <class Io = PosixIo> class PackedWriter {
   struct Part {
     std::vector<std::byte> bytes;
     std::vector<detail::PackedPlace> places;
+    std::uint64_t at; // in the file
   };
   static constexpr unsigned most_workers = 1024;
   static constexpr std::uint64_t most_record = std::uint64_t{1} << 60; // of bytes
@@ -258,7 +261,7 @@ template <class Io = PosixIo> class PackedWriter {
     its.packed.code = its.choice.choose(its.tried);
     its.packers.assign(options_.workers, detail::ChunkPacker{its.packed.type, its.packed.code});
   }
-  /// Packs chunks, all whole but the column's last one, and writes them.
+  /// Packs chunks, all whole but the column's last one, and meanwhile writes those before.
   void put(Column& its, std::span<const std::byte> values) {
     if (values.empty()) {
       return;
@@ -266,26 +269,29 @@ template <class Io = PosixIo> class PackedWriter {
     const std::size_t chunk = options_.chunk_bytes;
     const std::size_t chunks = (values.size() + chunk - 1) / chunk;
     const std::size_t parts = std::min<std::size_t>(options_.workers, chunks);
-    const auto pack = [&](std::size_t i) {
-      Part& part = parts_[i];
-      part.bytes.clear();
-      part.places.clear();
-      const std::size_t end = std::min(chunks * (i + 1) / parts * chunk, values.size());
-      for (std::size_t at = chunks * i / parts * chunk; at < end; at += chunk) {
-        pack_chunk(its.packers[i], values.subspan(at, std::min(chunk, end - at)), part);
+    const auto work = [&](std::size_t i) {
+      if (i == 0) {
+        return write(packed_parts_);
+      }
+      Part& part = parts_[i - 1];
+      const std::size_t end = std::min(chunks * i / parts * chunk, values.size());
+      for (std::size_t at = chunks * (i - 1) / parts * chunk; at < end; at += chunk) {
+        pack_chunk(its.packers[i - 1], values.subspan(at, std::min(chunk, end - at)), part);
       }
     };
     if (parts == 1) {
-      pack(0);
+      work(0);
+      work(1);
     } else {
-      const detail::FirstFailure failure = detail::for_all(parts, pack, [] {}, parts);
-      for (std::size_t i = 0; i != parts; ++i) {
+      const detail::FirstFailure failure = detail::for_all(parts + 1, work, [] {}, parts + 1);
+      for (std::size_t i = 0; i != parts + 1; ++i) {
         failure.rethrow_at(i);
       }
     }
     for (std::size_t i = 0; i != parts; ++i) {
-      append(its, parts_[i]);
+      place(its, parts_[i]);
     }
+    parts_.swap(packed_parts_);
   }
   static void pack_chunk(detail::ChunkPacker& packer, std::span<const std::byte> chunk,
                          Part& part) {
@@ -296,15 +302,24 @@ template <class Io = PosixIo> class PackedWriter {
     constexpr std::uint64_t unit = detail::packed_alignment;
     part.bytes.resize((part.bytes.size() + unit - 1) / unit * unit);
   }
-  void append(Column& its, const Part& part) {
+  void place(Column& its, Part& part) {
     for (detail::PackedPlace place : part.places) {
       its.packed_bytes += place.bytes;
       its.raw_chunks += place.codec == PackedCodec::raw ? 1 : 0;
       place.at += end_;
       its.packed.chunks.push_back(place);
     }
-    file_->write(end_, part.bytes);
+    part.places.clear();
+    part.at = end_;
     end_ += part.bytes.size();
+  }
+  void write(std::vector<Part>& parts) {
+    for (Part& part : parts) {
+      if (!part.bytes.empty()) {
+        file_->write(part.at, part.bytes);
+        part.bytes.clear();
+      }
+    }
   }
   static PackedColumnInfo info(const Column& its) {
     return {.name = its.packed.name,
@@ -322,7 +337,8 @@ template <class Io = PosixIo> class PackedWriter {
   std::string path_;
   std::optional<NewFile<Io>> file_; // until it is finished
   std::deque<Column> columns_;
-  std::vector<Part> parts_; // a worker's each
+  std::vector<Part> parts_;        // a worker's each
+  std::vector<Part> packed_parts_; // those before, to be written
   std::uint64_t end_ = detail::packed_header_bytes;
 };
 

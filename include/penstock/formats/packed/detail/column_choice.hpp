@@ -5,6 +5,7 @@
 #include <penstock/data/packed.hpp>
 #include <penstock/formats/packed/detail/chunk_packer.hpp>
 #include <penstock/formats/packed/packed_info.hpp>
+#include <penstock/io/detail/opening.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
 #include <algorithm>
@@ -25,14 +26,12 @@ class ColumnChoice {
 
   bool learned() const noexcept { return learned_ != 0; }
 
-  /// Counts whole values.
-  void learn(std::span<const std::byte> values) {
+  /// Counts whole values, on so many threads.
+  void learn(std::span<const std::byte> values, unsigned workers = 1) {
     learned_ += values.size();
-    for (; !values.empty(); ++chunks_) {
-      const auto chunk = values.first(std::min(chunk_bytes_, values.size()));
-      values = values.subspan(chunk.size());
-      count(chunk);
+    for (std::size_t at = 0; at < values.size(); at += chunk_bytes_, ++chunks_) {
       if (chunks_ % every_ == 0) {
+        const auto chunk = values.subspan(at, std::min(chunk_bytes_, values.size() - at));
         samples_.emplace_back(chunk.begin(), chunk.end());
       }
       if (samples_.size() == most_samples) { // every second one goes, so that they lie evenly
@@ -42,6 +41,21 @@ class ColumnChoice {
         samples_.resize(most_samples / 2);
         every_ *= 2;
       }
+    }
+    const std::size_t chunks = (values.size() + chunk_bytes_ - 1) / chunk_bytes_;
+    const std::size_t parts = std::min<std::size_t>(workers, chunks / least_chunks);
+    if (parts < 2) {
+      return count(values);
+    }
+    std::vector<ColumnChoice> others(parts, ColumnChoice{type_, chunk_bytes_});
+    const auto count_part = [&](std::size_t i) {
+      const std::size_t begin = chunks * i / parts * chunk_bytes_;
+      const std::size_t end = std::min(chunks * (i + 1) / parts * chunk_bytes_, values.size());
+      others[i].count(values.subspan(begin, end - begin));
+    };
+    for_all(parts, count_part, [] {}, parts).rethrow_at(0);
+    for (const ColumnChoice& other : others) {
+      add(other);
     }
   }
 
@@ -63,6 +77,7 @@ class ColumnChoice {
 
  private:
   static constexpr std::size_t most_samples = 64;
+  static constexpr std::size_t least_chunks = 64; // that pay for a thread
 
   bool has_ranks() const noexcept {
     return (type_.kind == 'u' || type_.kind == 'i') && (type_.bytes == 2 || type_.bytes == 4);
@@ -84,6 +99,17 @@ class ColumnChoice {
     }
     if (has_ranks() && all_rank_) {
       type_.bytes == 2 ? count_values<std::uint16_t>(chunk) : count_values<std::uint32_t>(chunk);
+    }
+  }
+  /// Adds what another one has counted.
+  void add(const ColumnChoice& other) {
+    for (std::size_t symbol = 0; symbol != symbols_.size(); ++symbol) {
+      symbols_[symbol] += other.symbols_[symbol];
+    }
+    all_rank_ = all_rank_ && other.all_rank_;
+    counts_.resize(all_rank_ ? std::max(counts_.size(), other.counts_.size()) : 0);
+    for (std::size_t value = 0; all_rank_ && value != other.counts_.size(); ++value) {
+      counts_[value] += other.counts_[value];
     }
   }
   template <class T> void count_values(std::span<const std::byte> chunk) {
