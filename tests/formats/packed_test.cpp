@@ -165,6 +165,30 @@ TEST_CASE("any number of workers writes the same file, however the values come")
   CHECK(written(200, bytes.size()) == one);
 }
 
+TEST_CASE("values are packed as well in small pieces as in large ones") {
+  const TempDir dir;
+  const auto tokens = zipf_tokens<std::uint16_t>(300'000, 3000);
+  const auto bytes = std::as_bytes(std::span{tokens});
+  pack(dir / "whole", tokens);
+  for (const bool learns : {true, false}) {
+    for (const std::size_t piece : {2U, 126U, 20'000U}) {
+      INFO(piece << (learns ? " learned" : " added"));
+      ps::PackedWriter writer{dir / "x", {ps::packed_column<std::uint16_t>("x")}};
+      const auto each = [&](auto f) {
+        for (std::size_t at = 0; at < bytes.size(); at += piece) {
+          f(bytes.subspan(at, std::min(piece, bytes.size() - at)));
+        }
+      };
+      if (learns) {
+        each([&](auto some) { writer.learn(0, some); });
+      }
+      each([&](auto some) { writer.add(0, some); });
+      writer.finish();
+      CHECK(content(dir / "x") == content(dir / "whole"));
+    }
+  }
+}
+
 TEST_CASE("windows of packed tokens are those of the tokens") {
   const TempDir dir;
   const Tokens tokens = zipf_tokens<std::uint16_t>(40'000, 2000);

@@ -85,7 +85,7 @@ template <class Io = PosixIo> class PackedWriter {
     its.choice.learn(values, options_.workers);
   }
   /// Adds values to column number `column`, whole ones, any number. What was learned of none is
-  /// learned from those of its first add(). Throws OptionError; SinkError, and then nothing is left
+  /// learned from the first add() that makes them 4 MiB, and those before, which wait for it. Throws OptionError; SinkError, and then nothing is left
   /// of the file, and the writer is of no more use.
   void add(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
@@ -104,7 +104,7 @@ template <class Io = PosixIo> class PackedWriter {
       std::vector<detail::PackedColumn> packed;
       for (Column& its : columns_) {
         if (its.packers.empty()) {
-          choose(its);
+          choose(its, {});
         }
         put(its, its.begun);
         infos.push_back(info(its));
@@ -146,31 +146,29 @@ template <class Io = PosixIo> class PackedWriter {
     }
   }
   void take(Column& its, std::span<const std::byte> values) {
-    if (its.packers.empty()) {
-      if (!its.choice.learned()) {
-        its.choice.learn(values, options_.workers);
-      }
-      choose(its);
-    }
     its.values += values.size() / its.packed.type.bytes;
-    const std::size_t whole = options_.chunk_bytes;
-    if (!its.begun.empty()) {
-      const auto some = values.first(std::min(whole - its.begun.size(), values.size()));
+    if (its.packers.empty()) {
+      if (!its.choice.learned() && its.begun.size() + values.size() < learned_bytes) {
+        its.begun.insert(its.begun.end(), values.begin(), values.end());
+        return;
+      }
+      choose(its, values);
+    }
+    const std::size_t chunk = options_.chunk_bytes;
+    if (const std::size_t begun = its.begun.size() % chunk; !its.begun.empty()) {
+      const auto some = values.first(std::min((chunk - begun) % chunk, values.size()));
       its.begun.insert(its.begun.end(), some.begin(), some.end());
       values = values.subspan(some.size());
-      if (its.begun.size() != whole) {
+      if (its.begun.size() % chunk != 0) {
         return;
       }
       put(its, its.begun);
       its.begun.clear();
     }
-    while (values.size() >= whole) {
-      const std::size_t most = chunks_a_worker * whole * options_.workers;
-      const auto some = values.first(std::min(values.size() / whole * whole, most));
-      put(its, some);
-      values = values.subspan(some.size());
-    }
-    its.begun.insert(its.begun.end(), values.begin(), values.end());
+    const std::size_t whole = values.size() / chunk * chunk;
+    put(its, values.first(whole));
+    const auto rest = values.subspan(whole);
+    its.begun.insert(its.begun.end(), rest.begin(), rest.end());
   }
 
   /// What a worker has packed; its places count from its first byte on.
@@ -182,6 +180,7 @@ template <class Io = PosixIo> class PackedWriter {
   static constexpr unsigned most_workers = 1024;
   static constexpr std::uint64_t most_record = std::uint64_t{1} << 60; // of bytes
   static constexpr std::size_t chunks_a_worker = 64;                   // between two writes
+  static constexpr std::size_t learned_bytes = std::size_t{4} << 20;
 
   void check(const std::vector<PackedColumnShape>& columns) const {
     if (columns.empty() || columns.size() > detail::packed_most_columns) {
@@ -212,7 +211,8 @@ template <class Io = PosixIo> class PackedWriter {
       const bool fit = std::all_of(its.extents.begin(), its.extents.end(), [&](std::uint64_t n) {
         return n != 0 && !__builtin_mul_overflow(bytes, n, &bytes) && bytes <= most_record;
       });
-      if (its.extents.size() > detail::packed_most_extents || !fit || bytes == 0) {
+      if (its.extents.size() > detail::packed_most_extents || !fit ||
+          !detail::is_packed_type(its.type)) {
         detail::throw_error<OptionError>(
             {"penstock: PackedWriter: column ", its.name, " has no type, or its ",
              its.extents.size(),
@@ -257,15 +257,26 @@ template <class Io = PosixIo> class PackedWriter {
     return records;
   }
 
-  void choose(Column& its) const {
+  /// Chooses the codec, if nothing was learned by what is there.
+  void choose(Column& its, std::span<const std::byte> values) const {
+    if (!its.choice.learned()) {
+      its.choice.learn(its.begun, options_.workers);
+      its.choice.learn(values, options_.workers);
+    }
     its.packed.code = its.choice.choose(its.tried);
     its.packers.assign(options_.workers, detail::ChunkPacker{its.packed.type, its.packed.code});
   }
-  /// Packs chunks, all whole but the column's last one, and meanwhile writes those before.
+  /// Packs chunks, all whole but the column's last one.
   void put(Column& its, std::span<const std::byte> values) {
-    if (values.empty()) {
-      return;
+    const std::size_t most = chunks_a_worker * options_.chunk_bytes * options_.workers;
+    while (!values.empty()) {
+      const auto some = values.first(std::min(values.size(), most));
+      put_some(its, some);
+      values = values.subspan(some.size());
     }
+  }
+  /// Packs some of them, and meanwhile writes those before.
+  void put_some(Column& its, std::span<const std::byte> values) {
     const std::size_t chunk = options_.chunk_bytes;
     const std::size_t chunks = (values.size() + chunk - 1) / chunk;
     const std::size_t parts = std::min<std::size_t>(options_.workers, chunks);

@@ -28,19 +28,20 @@ class ColumnChoice {
 
   /// Counts whole values, on so many threads.
   void learn(std::span<const std::byte> values, unsigned workers = 1) {
-    learned_ += values.size();
-    for (std::size_t at = 0; at < values.size(); at += chunk_bytes_, ++chunks_) {
-      if (chunks_ % every_ == 0) {
-        const auto chunk = values.subspan(at, std::min(chunk_bytes_, values.size() - at));
-        samples_.emplace_back(chunk.begin(), chunk.end());
+    for (auto rest = values; !rest.empty();) {
+      const std::size_t begun = learned_ % chunk_bytes_;
+      const auto some = rest.first(std::min(chunk_bytes_ - begun, rest.size()));
+      if (begun == 0 && samples_.size() == most_samples) {
+        halve_samples();
       }
-      if (samples_.size() == most_samples) { // every second one goes, so that they lie evenly
-        for (std::size_t i = 1; i != most_samples / 2; ++i) {
-          samples_[i] = std::move(samples_[2 * i]);
+      if (learned_ / chunk_bytes_ % every_ == 0) {
+        if (begun == 0) {
+          samples_.emplace_back();
         }
-        samples_.resize(most_samples / 2);
-        every_ *= 2;
+        samples_.back().insert(samples_.back().end(), some.begin(), some.end());
       }
+      learned_ += some.size();
+      rest = rest.subspan(some.size());
     }
     const std::size_t chunks = (values.size() + chunk_bytes_ - 1) / chunk_bytes_;
     const std::size_t parts = std::min<std::size_t>(workers, chunks / least_chunks);
@@ -100,6 +101,14 @@ class ColumnChoice {
     if (has_ranks() && all_rank_) {
       type_.bytes == 2 ? count_values<std::uint16_t>(chunk) : count_values<std::uint32_t>(chunk);
     }
+  }
+  /// Leaves every second one, so that they lie evenly.
+  void halve_samples() {
+    for (std::size_t i = 1; i != most_samples / 2; ++i) {
+      samples_[i] = std::move(samples_[2 * i]);
+    }
+    samples_.resize(most_samples / 2);
+    every_ *= 2;
   }
   /// Adds what another one has counted.
   void add(const ColumnChoice& other) {
@@ -179,7 +188,6 @@ class ColumnChoice {
   ValueType type_;
   std::size_t chunk_bytes_;
   std::uint64_t learned_ = 0;
-  std::uint64_t chunks_ = 0;
   std::uint64_t every_ = 1;
   bool all_rank_ = true;
   std::array<std::uint64_t, 256> symbols_{};

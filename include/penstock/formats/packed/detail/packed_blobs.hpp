@@ -201,8 +201,9 @@ template <class Io> class PackedBlobs {
     constexpr std::uint64_t usual_bytes = std::uint64_t{4} << 20;
     const std::uint64_t bytes = record_bytes();
     const std::uint64_t batch =
-        asked != 0 ? asked
-                   : std::max<std::uint64_t>(usual_bytes / std::max<std::uint64_t>(bytes, 1), 1);
+        asked != 0               ? asked
+        : files_.parts().empty() ? 1
+                                 : std::max<std::uint64_t>(usual_bytes / std::max<std::uint64_t>(bytes, 1), 1);
     if (batch > most || (bytes != 0 && batch > (std::uint64_t{1} << 40) / bytes)) {
       throw_error<OptionError>(
           {"penstock: packed: batch is ", batch, " records of ", bytes, " bytes: give it fewer."});
