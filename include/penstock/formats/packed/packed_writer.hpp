@@ -77,7 +77,7 @@ template <class Io = PosixIo> class PackedWriter {
   /// also behind the column's first add().
   void learn(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
-    if (!its.packers.empty()) {
+    if (its.values != 0) {
       detail::throw_error<OptionError>({"penstock: PackedWriter: learn() of column ",
                                         its.packed.name,
                                         " came after add(): learn before you add."});
