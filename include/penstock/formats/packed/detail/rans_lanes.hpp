@@ -20,7 +20,7 @@ struct RansSymbol {
     if (frequency == 0) {
       return {};
     }
-    const auto shift = static_cast<unsigned>(std::bit_width(frequency)) - 1;
+    const unsigned shift = 31U - static_cast<unsigned>(std::countl_zero(frequency));
     const std::uint64_t most = (std::uint64_t{1} << (32 + shift)) - 1;
     return {static_cast<std::uint32_t>(most / frequency), frequency | first << 13 | shift << 25};
   }
@@ -57,13 +57,23 @@ inline constexpr OrderedWords ordered_words;
 /// `to`; up to 8 more are stored there, since a processor cannot guess which state is full.
 class RansEightLanes {
  public:
+  /// Whether this processor has AVX2.
+  static bool has_avx2() noexcept {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") != 0;
+#else
+    return false;
+#endif
+  }
+  explicit RansEightLanes(bool by_avx2 = has_avx2()) noexcept : by_avx2_{by_avx2} {}
+
   /// Put a symbol in each lane, or bits, as many as the upper half of each number says. Return where
   /// the last word lies.
   /// @{
   std::uint16_t* put_symbols(std::uint32_t* states, const RansSymbol* all,
                              const std::uint16_t* symbols, std::uint16_t* to) const noexcept {
 #if defined(__x86_64__)
-    if (has_avx2_) {
+    if (by_avx2_) {
       return vector_symbols(states, all, symbols, to);
     }
 #endif
@@ -75,7 +85,7 @@ class RansEightLanes {
   std::uint16_t* put_bits(std::uint32_t* states, const std::uint32_t* bits,
                           std::uint16_t* to) const noexcept {
 #if defined(__x86_64__)
-    if (has_avx2_) {
+    if (by_avx2_) {
       return vector_bits(states, bits, to);
     }
 #endif
@@ -184,9 +194,9 @@ class RansEightLanes {
     to -= std::popcount(choice);
     return _mm256_blendv_epi8(_mm256_srli_epi32(state, 16), state, keep);
   }
-
-  bool has_avx2_ = __builtin_cpu_supports("avx2") != 0;
 #endif
+
+  bool by_avx2_;
 };
 
 } // namespace penstock::detail
