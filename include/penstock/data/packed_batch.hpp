@@ -11,8 +11,8 @@
 
 // A packed piece: the chunks that have the values of some records, in one piece of memory. It begins
 // with a PackedHead; a PackedPart for each chunk follows, and then the chunks' packed bytes, each
-// from a multiple of 16 on. A batch is one or several pieces, which several threads read side by
-// side, and one copy brings to a device.
+// from a multiple of 16 on. Several pieces share a slot, which several threads read side by side, and
+// one copy brings to a device; one slot or several make a batch.
 namespace penstock {
 
 /// What a packed piece begins with.
@@ -37,12 +37,12 @@ struct alignas(16) PackedPart {
   std::uint64_t to{};           ///< Where its values go: a byte of its column in the piece.
 };
 
-/// A piece of a packed batch, as it should be.
+/// A piece in a slot, as it should be.
 struct PackedPiece {
   PackedHead head{};       ///< What it should begin with.
-  std::uint64_t at{};      ///< Where it begins in the packed batch: a multiple of 16.
+  std::uint64_t at{};      ///< Where it begins in the slot: a multiple of 16.
   std::uint64_t bytes{};   ///< How many it has.
-  std::uint32_t records{}; ///< How many records of the batch come before its own.
+  std::uint64_t records{}; ///< How many records of the batch come before its own.
 };
 
 /// What unpacks the chunks of one column of one file.
@@ -51,7 +51,7 @@ struct PackedTable {
   std::uint32_t column{}; ///< The column of the batch that they go to.
 };
 
-/// A packed batch, and where the values of its `Columns` columns go: what unpack() of a stream is
+/// A slot of packed pieces, and where the values of its `Columns` columns go: what unpack() of a stream is
 /// given. All of it lies where the chunks are unpacked, but `damaged`.
 template <std::size_t Columns> struct PackedBatch {
   /// A column of the batch.
@@ -60,8 +60,8 @@ template <std::size_t Columns> struct PackedBatch {
     std::uint64_t bytes{}; ///< How many bytes it has room for.
     std::uint64_t each{};  ///< How many a record has.
   };
-  /// The most pieces of a batch.
-  static constexpr std::uint32_t most_pieces = 32;
+  /// The most pieces of a slot.
+  static constexpr std::uint32_t most_pieces = 4;
   /// What `damaged` is set to if a piece does not begin with its head.
   static constexpr std::uint64_t another = ~std::uint64_t{0};
 

@@ -27,8 +27,8 @@ namespace penstock {
 /// Options of packed().
 struct PackedOptions {
   /// Records in a batch; 0: about 4 MiB of them. A batch carries whole chunks, also those of which
-  /// it has a part: make it many times a chunk's records. Several workers read a batch of more than
-  /// 1 MiB, in equal pieces.
+  /// it has a part: make it many times a chunk's records. Workers read it in equal pieces of about
+  /// 1 MiB, if it can be divided so.
   std::size_t batch = 0;
 };
 
@@ -76,7 +76,7 @@ template <class Schema, class Io = PosixIo> class Packed {
   /// Returns how many records a batch has; the last may have fewer. After open().
   std::size_t batch() const { return blobs().batch(); }
 
-  /// Returns how many pieces a batch has: a Reader's slots have as many. After open().
+  /// Returns how many pieces a Reader's slot has. After open().
   std::uint64_t together() const { return blobs().pieces(); }
 
   /// Reads packed pieces, and checks the packed bytes of each chunk. After open(). Blocks; any

@@ -21,8 +21,8 @@
 namespace penstock::detail {
 
 /// Records of opened packed files, in packed pieces of equally many: number g has those from g times
-/// piece() on. A batch is several pieces, as many as several workers can read side by side. Any
-/// thread.
+/// piece() on. Pieces of about 1 MiB are what workers read side by side, and slots of about 4 MiB,
+/// which hold several, what is copied: a batch is one slot or several. Any thread.
 template <class Io> class PackedBlobs {
   using Files = PackedFiles<Io>;
   using Part = typename Files::Part;
@@ -31,7 +31,10 @@ template <class Io> class PackedBlobs {
  public:
   /// `batch`: records of a batch; 0 for about 4 MiB. Throws OptionError.
   PackedBlobs(Files files, std::size_t batch)
-      : files_{std::move(files)}, batch_{usual(batch)}, piece_{batch_ / pieces_of(batch_)} {
+      : files_{std::move(files)}, batch_{usual(batch)},
+        slot_{equal_part(batch_, batch_ * record_bytes() / usual_slot)},
+        piece_{equal_part(slot_, std::min<std::uint64_t>(slot_ * record_bytes() / usual_piece,
+                                                         PackedBatch<1>::most_pieces))} {
     lengths_.reserve(size());
     Largest largest;
     for (std::uint64_t number = 0; number != size(); ++number) {
@@ -46,11 +49,13 @@ template <class Io> class PackedBlobs {
   }
 
   const Files& files() const noexcept { return files_; }
-  /// Return how many records a batch and a piece have, and how many pieces a batch has.
+  /// Return how many records a batch and a piece have, how many pieces a slot has, and how many
+  /// slots a batch.
   /// @{
   std::size_t batch() const noexcept { return batch_; }
   std::size_t piece() const noexcept { return piece_; }
-  std::size_t pieces() const noexcept { return batch_ / piece_; }
+  std::size_t pieces() const noexcept { return slot_ / piece_; }
+  std::size_t slots() const noexcept { return batch_ / slot_; }
   /// @}
   /// Returns how many pieces there are.
   std::uint64_t size() const noexcept {
@@ -184,6 +189,9 @@ template <class Io> class PackedBlobs {
     std::size_t count{};
   };
 
+  static constexpr std::uint64_t usual_slot = std::uint64_t{4} << 20; // of values
+  static constexpr std::uint64_t usual_piece = std::uint64_t{1} << 20;
+
   static constexpr std::uint64_t aligned(std::uint64_t bytes) {
     return (bytes + packed_alignment - 1) / packed_alignment * packed_alignment;
   }
@@ -198,35 +206,31 @@ template <class Io> class PackedBlobs {
   }
   std::size_t usual(std::size_t asked) const {
     constexpr std::uint64_t most = std::uint64_t{1} << 31;
-    constexpr std::uint64_t usual_bytes = std::uint64_t{4} << 20;
     const std::uint64_t bytes = record_bytes();
     const std::uint64_t batch =
         asked != 0               ? asked
         : files_.parts().empty() ? 1
-                                 : std::max<std::uint64_t>(usual_bytes / std::max<std::uint64_t>(bytes, 1), 1);
+                                 : std::max<std::uint64_t>(usual_slot / std::max<std::uint64_t>(bytes, 1), 1);
     if (batch > most || (bytes != 0 && batch > (std::uint64_t{1} << 40) / bytes)) {
       throw_error<OptionError>(
           {"penstock: packed: batch is ", batch, " records of ", bytes, " bytes: give it fewer."});
     }
     return static_cast<std::size_t>(batch);
   }
-  /// Returns into how many equal pieces a batch falls, of about 1 MiB; of whole chunks, if it is.
-  std::size_t pieces_of(std::size_t batch) const {
-    constexpr std::uint64_t usual_bytes = std::uint64_t{1} << 20;
-    const auto whole = [&](std::size_t records) {
-      const auto& parts = files_.parts();
-      return parts.empty() || std::ranges::all_of(parts.front().columns, [&](const Column& its) {
-               return records * its.packed.record_values() % its.packed.chunk_values == 0;
+  /// Returns the records of one of at most so many equal parts; of whole chunks, if all are.
+  std::size_t equal_part(std::size_t records, std::uint64_t parts) const {
+    const auto whole = [&](std::size_t some) {
+      const auto& all = files_.parts();
+      return all.empty() || std::ranges::all_of(all.front().columns, [&](const Column& its) {
+               return some * its.packed.record_values() % its.packed.chunk_values == 0;
              });
     };
-    for (std::uint64_t pieces = std::min<std::uint64_t>(batch * record_bytes() / usual_bytes,
-                                                        PackedBatch<1>::most_pieces);
-         pieces > 1; --pieces) {
-      if (batch % pieces == 0 && (whole(batch / pieces) || !whole(batch))) {
-        return pieces;
+    for (; parts > 1; --parts) {
+      if (records % parts == 0 && (whole(records / parts) || !whole(records))) {
+        return records / parts;
       }
     }
-    return 1;
+    return records;
   }
   std::uint32_t records_of(std::uint64_t number) const noexcept {
     return static_cast<std::uint32_t>(
@@ -276,7 +280,8 @@ template <class Io> class PackedBlobs {
   }
 
   Files files_;
-  std::size_t batch_;
+  std::size_t batch_; // records
+  std::size_t slot_;
   std::size_t piece_;
   std::vector<std::uint64_t> lengths_; // of the pieces
   LargestSums sums_;

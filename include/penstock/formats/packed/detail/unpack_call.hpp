@@ -81,8 +81,8 @@ template <AnyDevice D> class PackedTables {
   DeviceArray<PackedTable, D> tables_;
 };
 
-/// The callable of unpack(), for a KernelNode, which tells it what the next batch is, and asks it
-/// for damage. Only the device thread uses it.
+/// Unpacks slots of pieces on streams, and finds later which were damaged. Only the device thread
+/// uses it.
 template <class Schema, class Io, AnyDevice D> class UnpackCall {
   using Blobs = PackedBlobs<Io>;
   static constexpr std::size_t columns = packed_columns<Schema>::count;
@@ -103,27 +103,29 @@ template <class Schema, class Io, AnyDevice D> class UnpackCall {
             new_shared<Allocation>(Allocation::in<Pinned>(&device, most * sizeof(std::uint64_t)))},
         begun_(most) {}
 
-  /// Says which piece of the source comes next in the batch to come. Returns how many records are
-  /// in it.
-  std::size_t next(std::uint64_t number) {
+  /// The most slots whose work is open at once.
+  static constexpr std::size_t most = 64;
+
+  /// Says which piece of the source comes next in the slot to come, behind so many records of its
+  /// batch. Returns how many records are in it.
+  std::size_t next(std::uint64_t number, std::size_t before) {
     Work& work = begun_[newest_ % most].work;
     if (number >= blobs_->size() || work.piece_count == work.most_pieces) {
       throw_error<OptionError>({"penstock: unpack: the Reader reads record ", number,
                                 " of another source: give unpack() the one that it reads."});
     }
     PackedPiece& piece = work.pieces[work.piece_count];
-    piece = {blobs_->head(number), 0, blobs_->length(number), 0};
+    piece = {blobs_->head(number), 0, blobs_->length(number), before};
     if (work.piece_count != 0) {
-      const PackedPiece& before = work.pieces[work.piece_count - 1];
-      piece.at = before.at + before.bytes;
-      piece.records = before.records + before.head.records;
+      const PackedPiece& last = work.pieces[work.piece_count - 1];
+      piece.at = last.at + last.bytes;
     }
     ++work.piece_count;
     return piece.head.records;
   }
-  /// Returns whether there is room to enqueue one more.
+  /// Returns whether there is room for one more slot.
   bool room() const noexcept { return newest_ - oldest_ != most - 1; }
-  /// Enqueues the work of the next batch.
+  /// Enqueues the work of the next slot. `out` has the records of its batch so far.
   void operator()(Batch<const PackedRecords, Device> in, Batch<Schema, Device> out,
                   Stream<D> stream) {
     const auto packed = get<"packed">(in);
@@ -187,7 +189,6 @@ template <class Schema, class Io, AnyDevice D> class UnpackCall {
   }
 
  private:
-  static constexpr std::size_t most = 64;
   struct Begun {
     std::uint64_t index;
     Work work;
