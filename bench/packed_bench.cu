@@ -3,13 +3,14 @@
 
 // How much faster is a GPU fed from a packed file than from the plain one? Both lie in the page
 // cache. A run makes 4 GiB of values: bfloat16 weights of N(0, 0.02); 16-bit and 32-bit tokens, the
-// n-th of 50,257 and 131,072 about 1 / n as often as the first; text of made words; and pictures and
-// 32-bit floats, which are noise here. Bytes of values count. packed/CONTENDER/BATCH:
+// n-th of 50,257 and 131,072 about 1 / n as often as the first; text of made words; and pictures
+// and 32-bit floats, which are noise here. Bytes of values count. packed/CONTENDER/BATCH:
 //   link           copies of 32 MiB from page-locked memory: the limit without packing
 //   KIND_plain     records() | AsyncCopier
 //   KIND_packed    packed() | AsyncCopier | unpack()
-// The label has the ratio, the codec, and how fast all processors packed. Each byte is compared before anything is timed. To be run
-// with --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true: less than 4 minutes.
+// The label has the ratio, the codec, and how fast all processors packed. Each byte is compared
+// before anything is timed. To be run with --benchmark_repetitions=5
+// --benchmark_enable_random_interleaving=true: less than 4 minutes.
 //
 //   packed_bench [--folder=PATH]: where the files are made, by default /tmp; they are removed
 

@@ -37,11 +37,11 @@ enum class Damage : std::uint8_t {
   flipped,
   cut,
   random,
-  swapped,  // another chunk of the column
-  foreign,  // another column's chunk
-  tables,   // another column's tables
-  entries,  // a table of any numbers
-  numbers,  // of values, of bytes, a width, a codec
+  swapped, // another chunk of the column
+  foreign, // another column's chunk
+  tables,  // another column's tables
+  entries, // a table of any numbers
+  numbers, // of values, of bytes, a width, a codec
 };
 constexpr std::size_t damages = 9;
 
@@ -104,7 +104,8 @@ class Cases {
     for (const Case& its : all_) {
       PackedChunk chunk = its.chunk;
       chunk.packed = static_cast<const std::byte*>(packed) + its.at;
-      chunk.code.table = its.damage == Damage::entries ? tables.any : tables.frequencies[its.tables];
+      chunk.code.table =
+          its.damage == Damage::entries ? tables.any : tables.frequencies[its.tables];
       chunk.code.ranked = tables.ranked[its.tables];
       chunk.out = out + made.size() * place_bytes + guard;
       made.push_back(chunk);
@@ -114,7 +115,9 @@ class Cases {
 
  private:
   void add(const Columns& columns, Damage damage) {
-    const auto some = [&](std::size_t below) { return static_cast<std::size_t>(random_() % below); };
+    const auto some = [&](std::size_t below) {
+      return static_cast<std::size_t>(random_() % below);
+    };
     const std::size_t column = some(columns.size());
     const std::size_t number = some(columns.packed(column).size());
     const PackedChunk right = columns.packed(column).chunk(number, nullptr);
@@ -210,9 +213,9 @@ Outcome on_host(const Columns& columns, const Cases& cases) {
 
 template <class T> DeviceArray<T, CudaDevice> there(CudaDevice& gpu, const std::vector<T>& values) {
   DeviceArray<T, CudaDevice> array{gpu, values.size()};
-  detail::cuda_check(cudaMemcpy(array.data(), values.data(), values.size() * sizeof(T),
-                                cudaMemcpyHostToDevice),
-                     "cudaMemcpy");
+  detail::cuda_check(
+      cudaMemcpy(array.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice),
+      "cudaMemcpy");
   return array;
 }
 

@@ -260,6 +260,33 @@ TEST_CASE("packed bytes with a wrong checksum are refused as they are read") {
   CHECK(out.stage == "Reader");
 }
 
+TEST_CASE("with .on_error a slot that has a damaged chunk is left out, and named") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(5 << 20, 30'000);
+  pack(dir / "x", tokens);
+  std::string file = content(dir / "x");
+  const std::size_t entry = file.size() - 24 * (5 * 128 - 300); // of chunk 300, of 640
+  const auto at = number<std::uint64_t>(file, entry);
+  file[at] = static_cast<char>(file[at] ^ 1);
+  std::ofstream{dir / "x", std::ios::binary} << file;
+  const auto source = ps::packed<std::uint16_t>(dir / "x"); // slots of 2 MiB of tokens
+  ps::HostDevice device;
+  Tokens got;
+  auto pipeline =
+      ps::Reader{source, ps::to_pinned, {.workers = 2, .on_error = {.skips = 1}}} |
+      ps::AsyncCopier{device} | ps::unpack(source) |
+      ps::Consumer{[&](ps::Batch<const std::uint16_t, ps::Device> batch, ps::HostStream& stream) {
+        stream.sync();
+        got.insert(got.end(), batch.data(), batch.data() + batch.size());
+      }};
+  const ps::Report report = pipeline.run();
+  Tokens expected = tokens;
+  expected.erase(expected.begin() + (2 << 20), expected.begin() + (4 << 20));
+  CHECK(got == expected);
+  CHECK(report.stages.front().skipped == 4); // pieces
+  CHECK(outcome_of([&] { deliver(source); }).says("chunk 300 of column x of "));
+}
+
 TEST_CASE("unpack() refuses another source's batches, and batches of several records") {
   const TempDir dir;
   pack(dir / "x", zipf_tokens<std::uint16_t>(100'000, 30'000));

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <cstring>
 
-// A packed piece: the chunks that have the values of some records, in one piece of memory. It begins
-// with a PackedHead; a PackedPart for each chunk follows, and then the chunks' packed bytes, each
-// from a multiple of 16 on. Several pieces share a slot, which several threads read side by side, and
-// one copy brings to a device; one slot or several make a batch.
+// A packed piece: the chunks that have the values of some records, in one piece of memory. It
+// begins with a PackedHead; a PackedPart for each chunk follows, and then the chunks' packed bytes,
+// each from a multiple of 16 on. Several pieces share a slot, which several threads read side by
+// side, and one copy brings to a device; one slot or several make a batch.
 namespace penstock {
 
 /// What a packed piece begins with.
@@ -51,8 +51,8 @@ struct PackedTable {
   std::uint32_t column{}; ///< The column of the batch that they go to.
 };
 
-/// A slot of packed pieces, and where the values of its `Columns` columns go: what unpack() of a stream is
-/// given. All of it lies where the chunks are unpacked, but `damaged`.
+/// A slot of packed pieces, and where the values of its `Columns` columns go: what unpack() of a
+/// stream is given. All of it lies where the chunks are unpacked, but `damaged`.
 template <std::size_t Columns> struct PackedBatch {
   /// A column of the batch.
   struct Column {

@@ -242,9 +242,9 @@ template <AnyDevice D> class Copier {
   std::size_t copied_together(std::size_t most) {
     constexpr std::size_t a_copy = std::size_t{64} << 10; // bytes that take as long to copy
     std::size_t count = 1;
-    while (count < most && in_.layout().bytes() - in_.memory.used(run_.place() + count - 1,
-                                                                  in_.layout().units) <=
-                               a_copy) {
+    while (count < most &&
+           in_.layout().bytes() - in_.memory.used(run_.place() + count - 1, in_.layout().units) <=
+               a_copy) {
       ++count;
     }
     return count == 1 ? 1 : filler_.make_room(count * in_.layout().units) / in_.layout().units;

@@ -35,8 +35,8 @@ struct PackedOptions {
 /// A piece of a batch whose records are packed still: what packed() gives, and unpack() takes.
 struct PackedRecords : Columns<Field<"packed", Ragged<std::byte>>> {};
 
-/// A source whose records are pieces of packed batches, for unpack(). Made by packed(). Copies share
-/// what open() has opened. Io makes the system calls: see PosixIo.
+/// A source whose records are pieces of packed batches, for unpack(). Made by packed(). Copies
+/// share what open() has opened. Io makes the system calls: see PosixIo.
 template <class Schema, class Io = PosixIo> class Packed {
   using Wanted = detail::packed_columns<Schema>;
   static constexpr bool has_numbers = Wanted::fit;

@@ -85,8 +85,9 @@ template <class Io = PosixIo> class PackedWriter {
     its.choice.learn(values, options_.workers);
   }
   /// Adds values to column number `column`, whole ones, any number. What was learned of none is
-  /// learned from the first add() that makes them 4 MiB, and those before, which wait for it. Throws OptionError; SinkError, and then nothing is left
-  /// of the file, and the writer is of no more use.
+  /// learned from the first add() that makes them 4 MiB, and those before, which wait for it.
+  /// Throws OptionError; SinkError, and then nothing is left of the file, and the writer is of no
+  /// more use.
   void add(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
     if (!values.empty()) {

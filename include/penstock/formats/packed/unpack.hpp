@@ -34,9 +34,10 @@ struct UnpackOptions {
 
 /// Unpacks packed batches on the device. Made by unpack().
 ///
-/// Each batch has some records of the source, fewer at the end of the files. A chunk that its decoder refuses ends the run with file, offset, column, chunk and record. The
-/// stage looks for that without waiting, so a batch may have been delivered before; none is behind
-/// the end of a run.
+/// Each batch has some records of the source, fewer at the end of the files. A chunk that its
+/// decoder refuses ends the run with file, offset, column, chunk and record. The stage looks for
+/// that without waiting, so a batch may have been delivered before; none is behind the end of a
+/// run.
 template <class Schema, class Io> class Unpack : public StageBase {
  public:
   /// The batch that it takes.
@@ -85,7 +86,8 @@ template <class Schema, class Io> class Unpack : public StageBase {
     const std::size_t batch = blobs->batch();
     const detail::Recount recount{blobs->piece(), 1};
     const detail::Layout layout = detail::layout_of<Schema>(batch, extents(), 0, "unpack");
-    build.facts.units = recount.of_run(build.facts.units, build.facts.epochs, batch / blobs->piece());
+    build.facts.units =
+        recount.of_run(build.facts.units, build.facts.epochs, batch / blobs->piece());
     build.facts.needs.recount(1, blobs->piece());
     build.facts.needs.gather(batch);
     build.facts.slots_read = 0;

@@ -20,9 +20,9 @@
 
 namespace penstock::detail {
 
-/// Records of opened packed files, in packed pieces of equally many: number g has those from g times
-/// piece() on. Pieces of about 1 MiB are what workers read side by side, and slots of about 4 MiB,
-/// which hold several, what is copied: a batch is one slot or several. Any thread.
+/// Records of opened packed files, in packed pieces of equally many: number g has those from g
+/// times piece() on. Pieces of about 1 MiB are what workers read side by side, and slots of about 4
+/// MiB, which hold several, what is copied: a batch is one slot or several. Any thread.
 template <class Io> class PackedBlobs {
   using Files = PackedFiles<Io>;
   using Part = typename Files::Part;
@@ -208,9 +208,10 @@ template <class Io> class PackedBlobs {
     constexpr std::uint64_t most = std::uint64_t{1} << 31;
     const std::uint64_t bytes = record_bytes();
     const std::uint64_t batch =
-        asked != 0               ? asked
-        : files_.parts().empty() ? 1
-                                 : std::max<std::uint64_t>(usual_slot / std::max<std::uint64_t>(bytes, 1), 1);
+        asked != 0 ? asked
+        : files_.parts().empty()
+            ? 1
+            : std::max<std::uint64_t>(usual_slot / std::max<std::uint64_t>(bytes, 1), 1);
     if (batch > most || (bytes != 0 && batch > (std::uint64_t{1} << 40) / bytes)) {
       throw_error<OptionError>(
           {"penstock: packed: batch is ", batch, " records of ", bytes, " bytes: give it fewer."});

@@ -67,8 +67,8 @@ class RansEightLanes {
   }
   explicit RansEightLanes(bool by_avx2 = has_avx2()) noexcept : by_avx2_{by_avx2} {}
 
-  /// Put a symbol in each lane, or bits, as many as the upper half of each number says. Return where
-  /// the last word lies.
+  /// Put a symbol in each lane, or bits, as many as the upper half of each number says. Return
+  /// where the last word lies.
   /// @{
   std::uint16_t* put_symbols(std::uint32_t* states, const RansSymbol* all,
                              const std::uint16_t* symbols, std::uint16_t* to) const noexcept {
@@ -119,9 +119,10 @@ class RansEightLanes {
   }
 
 #if defined(__x86_64__)
-  [[gnu::target("avx2")]] static std::uint16_t*
-  vector_symbols(std::uint32_t* states, const RansSymbol* all, const std::uint16_t* symbols,
-                 std::uint16_t* to) noexcept {
+  [[gnu::target("avx2")]] static std::uint16_t* vector_symbols(std::uint32_t* states,
+                                                               const RansSymbol* all,
+                                                               const std::uint16_t* symbols,
+                                                               std::uint16_t* to) noexcept {
     const __m256i ones = _mm256_set1_epi32(1);
     __m256i reciprocal;
     __m256i rest;
@@ -151,8 +152,7 @@ class RansEightLanes {
     const __m256i width = _mm256_srli_epi32(its, 16);
     __m256i state = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(states));
     // A shift by 32 leaves 0.
-    const __m256i above =
-        _mm256_srlv_epi32(state, _mm256_sub_epi32(_mm256_set1_epi32(32), width));
+    const __m256i above = _mm256_srlv_epi32(state, _mm256_sub_epi32(_mm256_set1_epi32(32), width));
     state = put_words(state, _mm256_cmpeq_epi32(above, _mm256_setzero_si256()), to);
     state = _mm256_or_si256(_mm256_sllv_epi32(state, width),
                             _mm256_and_si256(its, _mm256_set1_epi32(0xFFFF)));

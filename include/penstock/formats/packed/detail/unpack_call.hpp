@@ -132,7 +132,8 @@ template <class Schema, class Io, AnyDevice D> class UnpackCall {
     Begun& begun = begun_[newest_ % most];
     Work& work = begun.work;
     const std::uint32_t count = work.piece_count;
-    if (count != 0 && work.pieces[count - 1].at + work.pieces[count - 1].bytes > packed.capacity()) {
+    if (count != 0 &&
+        work.pieces[count - 1].at + work.pieces[count - 1].bytes > packed.capacity()) {
       throw_error<OptionError>({"penstock: unpack: the batch is of another source than unpack() "
                                 "was given: give it the one that the Reader reads."});
     }
