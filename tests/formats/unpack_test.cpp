@@ -17,8 +17,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace ps = penstock;
@@ -162,6 +164,46 @@ TEST_CASE("several files follow each other, in any order, on ranks, by workers, 
   }
   CHECK(of_ranks.size() <= expected.size());
   CHECK(of_ranks.size() + 9000 >= expected.size()); // an uneven batch is left out
+}
+
+TEST_CASE("a batch that is short in the middle of a run comes back to the host as it is") {
+  const TempDir dir;
+  Tokens tokens(8503);
+  std::iota(tokens.begin(), tokens.end(), std::uint16_t{0});
+  pack(dir / "x", tokens);
+  const auto source = ps::packed<std::uint16_t>(dir / "x", {.batch = 9}); // the last has 7
+  for (std::uint64_t seed = 1; seed != 21; ++seed) {
+    ps::HostDevice device;
+    Tokens got;
+    auto pipeline = ps::Reader{source, ps::to_pinned, {.order = {.shuffle = seed}}} |
+                    ps::AsyncCopier{device} | ps::unpack(source) | ps::AsyncCopier{ps::to_host} |
+                    ps::Consumer{[&](ps::Batch<const std::uint16_t, ps::Pinned> batch) {
+                      got.insert(got.end(), batch.data(), batch.data() + batch.size());
+                    }};
+    pipeline.run();
+    std::sort(got.begin(), got.end());
+    CHECK((got == tokens)); // not to be printed
+  }
+}
+
+TEST_CASE("copies of a source run side by side, and a file without records gives none") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(50'000, 30'000);
+  pack(dir / "x", tokens);
+  pack(dir / "none", {});
+  CHECK(deliver(ps::packed<std::uint16_t>(dir / "none")).batches.empty());
+  const auto source = ps::packed<std::uint16_t>(dir / "x", {.batch = 8192});
+  std::vector<Delivered> got(4);
+  std::vector<std::thread> threads;
+  for (Delivered& its : got) {
+    threads.emplace_back([&its, copy = source] { its = deliver(copy); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const Delivered& its : got) {
+    CHECK((its.tokens == tokens));
+  }
 }
 
 TEST_CASE("columns of any shape are unpacked into the columns of a batch") {

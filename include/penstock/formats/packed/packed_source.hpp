@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -60,6 +61,7 @@ template <class Schema, class Io = PosixIo> class Packed {
   /// Opens the files and reads their headers and indexes, as Unpacked::open() does. Does nothing
   /// the second time, also of a copy.
   void open(const PrepareOptions& preparing = {}) {
+    const std::scoped_lock lock{state_->opening}; // copies may be opened side by side
     if (!state_->blobs) {
       const auto wanted = Wanted::wanted();
       state_->blobs = detail::new_shared<const Blobs>(
@@ -121,7 +123,8 @@ template <class Schema, class Io = PosixIo> class Packed {
 
     detail::RecordFiles<Io> closed;
     PackedOptions options;
-    detail::Shared<const Blobs> blobs{};
+    std::mutex opening{};
+    detail::Shared<const Blobs> blobs{}; // set once
   };
 
   const Blobs& blobs() const {

@@ -64,6 +64,9 @@ class ColumnChoice {
   /// bytes, and puts each one's ratio into `tried`; raw, unless another needs a fiftieth less.
   ColumnCode choose(std::vector<PackedTry>& tried) const {
     ColumnCode best;
+    if (!learned()) {
+      return best;
+    }
     double most = 1.02;
     for (ColumnCode& code : candidates()) {
       const double ratio = ratio_of(code);
