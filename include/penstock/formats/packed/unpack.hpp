@@ -51,7 +51,7 @@ template <class Schema, class Io> class Unpack : public StageBase {
 
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
-    plan.workers = std::max(plan.workers, usable_processors()); // they read in no time
+    plan.workers = std::max(plan.workers, usable_processors()); // with an order, a slot each
   }
   /// For prepare().
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
