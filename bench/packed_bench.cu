@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // How much faster is a GPU fed from a packed file than from the plain one? Both lie in the page
-// cache. Values are the 2 GiB of bfloat16 weights of N(0, 0.02), and of 16-bit tokens, the n-th of
-// 50,257 about 1 / n as often as the first. Bytes of values count. packed/CONTENDER/BATCH:
+// cache. A run makes 4 GiB of values: bfloat16 weights of N(0, 0.02); 16-bit and 32-bit tokens, the
+// n-th of 50,257 and 131,072 about 1 / n as often as the first; text of made words; and pictures
+// and 32-bit floats, which are noise here. Bytes of values count. packed/CONTENDER/BATCH:
+//   link           copies of 32 MiB from page-locked memory: the limit without packing
 //   KIND_plain     records() | AsyncCopier
 //   KIND_packed    packed() | AsyncCopier | unpack()
-// unpack_bench's unpack/link is the limit of the former. Each byte is compared before anything is
-// timed. To be run with --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true.
+// The label has the ratio, the codec, and how fast all processors packed. Each byte is compared
+// before anything is timed. To be run with --benchmark_repetitions=5
+// --benchmark_enable_random_interleaving=true: less than 4 minutes.
 //
 //   packed_bench [--folder=PATH]: where the files are made, by default /tmp; they are removed
 
@@ -21,18 +24,20 @@
 #include <penstock/formats/packed/unpack.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -40,56 +45,94 @@ namespace {
 
 namespace ps = penstock;
 using namespace penstock_bench;
-using Value = std::uint16_t;
+using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t MiB = std::size_t{1} << 20;
-constexpr std::size_t all_bytes = 2048 * MiB;
-constexpr std::size_t some_values = 16 * MiB; // that are made, and then repeated
+constexpr std::size_t all_bytes = 4096 * MiB;
+constexpr std::size_t some_bytes = 32 * MiB; // that are made, and then repeated
 
-std::vector<Value> weights() {
+template <class T, class F> Bytes made(F value) {
+  Bytes bytes(some_bytes);
+  for (std::size_t at = 0; at != some_bytes; at += sizeof(T)) {
+    const auto its = static_cast<T>(value());
+    std::memcpy(bytes.data() + at, &its, sizeof its);
+  }
+  return bytes;
+}
+Bytes weights() {
   std::mt19937_64 random{1};
   std::normal_distribution<float> normal{0.0F, 0.02F};
-  std::vector<Value> values(some_values);
-  for (Value& value : values) {
-    const float its = normal(random);
+  return made<std::uint16_t>([&] {
+    const float value = normal(random);
     std::uint32_t word;
-    std::memcpy(&word, &its, sizeof word);
-    value = static_cast<Value>(word >> 16);
-  }
-  return values;
+    std::memcpy(&word, &value, sizeof word);
+    return word >> 16;
+  });
 }
-std::vector<Value> tokens() {
+template <class T> Bytes tokens(double vocabulary) {
   std::mt19937_64 random{2};
-  std::uniform_real_distribution<double> share{0, std::log(50'257.0)};
-  std::vector<Value> values(some_values);
-  for (Value& value : values) {
+  std::uniform_real_distribution<double> share{0, std::log(vocabulary)};
+  return made<T>([&] {
     const auto rank = static_cast<std::uint64_t>(std::exp(share(random))) - 1;
-    value = static_cast<Value>(rank * 40'503 % 50'257);
+    return rank * 40'503 % static_cast<std::uint64_t>(vocabulary);
+  });
+}
+Bytes text() {
+  std::mt19937_64 random{3};
+  constexpr std::string_view letters = "eeeeeetttttaaaaoooinnnnshhrrddlcumwfgypbvkjxqz";
+  std::vector<std::string> words(30'000);
+  for (std::string& word : words) {
+    for (std::uint64_t left = 2 + random() % 8; left != 0; --left) {
+      word += letters[random() % letters.size()];
+    }
+    word += random() % 12 == 0 ? ", " : random() % 15 == 0 ? ".\n" : " ";
+    word[0] = static_cast<char>(random() % 10 == 0 ? word[0] - 32 : word[0]);
   }
-  return values;
+  std::uniform_real_distribution<double> share{0, std::log(30'000.0)};
+  std::string_view rest;
+  return made<char>([&] {
+    rest = rest.empty() ? words[static_cast<std::size_t>(std::exp(share(random))) - 1] : rest;
+    const char its = rest.front();
+    rest.remove_prefix(1);
+    return its;
+  });
+}
+Bytes pictures() {
+  std::mt19937_64 random{4};
+  return made<std::uint64_t>([&] { return random(); });
+}
+Bytes floats() {
+  std::mt19937_64 random{5};
+  std::normal_distribution<float> normal;
+  return made<float>([&] { return normal(random); });
 }
 
 /// The same values in two files, which are gone when this dies.
 class Files {
  public:
-  Files(const std::string& folder, const std::string& kind, ps::PackedColumnShape shape,
-        std::vector<Value> some)
+  Files(const std::string& folder, const std::string& kind, const ps::PackedColumnShape& shape,
+        Bytes some)
       : some_{std::move(some)}, plain_{folder + "/penstock_" + kind + ".bin"},
         packed_{folder + "/penstock_" + kind + ".packed"} {
-    const auto bytes = std::as_bytes(std::span{some_});
     std::ofstream plain{plain_, std::ios::binary};
-    ps::PackedWriter writer{packed_, {std::move(shape)}};
-    for (std::size_t at = 0; at != all_bytes; at += bytes.size()) {
-      plain.write(reinterpret_cast<const char*>(bytes.data()),
-                  static_cast<std::streamsize>(bytes.size()));
-      writer.add(0, bytes);
+    for (std::size_t at = 0; at != all_bytes; at += some_bytes) {
+      plain.write(reinterpret_cast<const char*>(some_.data()), some_bytes);
     }
     if (!plain.flush()) {
       throw std::runtime_error{plain_ + " cannot be written"};
     }
-    writer.finish();
-    ratio_ =
-        static_cast<double>(all_bytes) / static_cast<double>(std::filesystem::file_size(packed_));
+    const auto start = std::chrono::steady_clock::now();
+    ps::PackedWriter writer{packed_, {shape}, {.workers = std::thread::hardware_concurrency()}};
+    for (std::size_t at = 0; at != all_bytes; at += some_bytes) {
+      writer.add(0, some_);
+    }
+    const ps::PackedColumnInfo info = writer.finish().front();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    label_ = "ratio " +
+             std::to_string(static_cast<double>(all_bytes) /
+                            static_cast<double>(std::filesystem::file_size(packed_))) +
+             " by " + std::string{ps::name_of(info.codec)} + ", packed at " +
+             std::to_string(static_cast<double>(all_bytes) / took.count() / 1e9) + " GB/s";
   }
   Files(const Files&) = delete;
   Files& operator=(const Files&) = delete;
@@ -101,22 +144,38 @@ class Files {
 
   const std::string& plain() const noexcept { return plain_; }
   const std::string& packed() const noexcept { return packed_; }
-  double ratio() const noexcept { return ratio_; }
+  const std::string& label() const noexcept { return label_; }
   /// Returns whether these are all values.
-  bool same(const std::vector<std::byte>& all) const {
-    const auto bytes = std::as_bytes(std::span{some_});
+  bool same(const Bytes& all) const {
     bool same = all.size() == all_bytes;
-    for (std::size_t at = 0; same && at != all_bytes; at += bytes.size()) {
-      same = std::memcmp(all.data() + at, bytes.data(), bytes.size()) == 0;
+    for (std::size_t at = 0; same && at != all_bytes; at += some_bytes) {
+      same = std::memcmp(all.data() + at, some_.data(), some_bytes) == 0;
     }
     return same;
   }
 
  private:
-  std::vector<Value> some_;
+  Bytes some_;
   std::string plain_;
   std::string packed_;
-  double ratio_ = 1;
+  std::string label_;
+};
+
+class Link : public Contender {
+ public:
+  std::uint64_t run() override {
+    for (std::size_t at = 0; at != all_bytes; at += 32 * MiB) {
+      copy_to_device(to_.get() + at % to_bytes, from_.get() + at % to_bytes, 32 * MiB, stream_);
+    }
+    sync(stream_);
+    return 0;
+  }
+
+ private:
+  static constexpr std::size_t to_bytes = 512 * MiB;
+  PinnedBytes from_ = make_pinned(to_bytes);
+  DeviceBytes to_ = make_on_device(to_bytes);
+  Stream stream_ = make_stream();
 };
 
 /// Runs a pipeline, and returns whether all values came, if checked.
@@ -131,7 +190,7 @@ template <class P> class Feed : public Contender {
   std::uint64_t run() override {
     for (auto batch : pipeline_.on(stream_.get())) {
       if (checked_) {
-        check(cudaMemcpyAsync(there_.get() + batch.index() * sizeof(Value), batch.data(),
+        check(cudaMemcpyAsync(there_.get() + batch.index() * batch.record_bytes(), batch.data(),
                               batch.size_bytes(), cudaMemcpyDeviceToDevice, stream_.get()),
               "cudaMemcpyAsync");
       }
@@ -140,13 +199,12 @@ template <class P> class Feed : public Contender {
     if (!checked_) {
       return 0;
     }
-    std::vector<std::byte> all(all_bytes);
+    Bytes all(all_bytes);
     check(cudaMemcpy(all.data(), there_.get(), all_bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
     return files_.same(all) ? 1 : 0;
   }
   std::string label() const override {
-    return "ratio " + std::to_string(files_.ratio()) + ", held back by " +
-           pipeline_.report().limiting_stage;
+    return files_.label() + ", held back by " + pipeline_.report().limiting_stage;
   }
 
  private:
@@ -203,11 +261,23 @@ struct FolderOptions {
 
 int main(int argc, char** argv) {
   return program<FolderOptions>(argc, argv, [](const FolderOptions& options) {
-    const Files w{options.folder, "weights", {"x", {'V', 2}, {}}, weights()};
-    const Files t{options.folder, "tokens", ps::packed_column<Value>("x"), tokens()};
     ps::CudaDevice gpu;
-    add_kind<ps::BFloat16>(gpu, "weights", w);
-    add_kind<Value>(gpu, "tokens", t);
+    add(
+        "packed/link/32MiB", all_bytes, [] { return std::uint64_t{0}; },
+        [](bool) { return std::make_unique<Link>(); });
+    std::deque<Files> files;
+    const auto kind = [&]<class T>(T, const std::string& name, ps::PackedColumnShape shape,
+                                   Bytes some) {
+      add_kind<T>(gpu, name, files.emplace_back(options.folder, name, shape, std::move(some)));
+    };
+    kind(ps::BFloat16{}, "weights", {"x", {'V', 2}, {}}, weights());
+    kind(std::uint16_t{}, "tokens16", ps::packed_column<std::uint16_t>("x"),
+         tokens<std::uint16_t>(50'257));
+    kind(std::uint32_t{}, "tokens32", ps::packed_column<std::uint32_t>("x"),
+         tokens<std::uint32_t>(131'072));
+    kind(std::uint8_t{}, "text", ps::packed_column<std::uint8_t>("x"), text());
+    kind(std::uint8_t{}, "pictures", ps::packed_column<std::uint8_t>("x"), pictures());
+    kind(float{}, "floats", ps::packed_column<float>("x"), floats());
     return run_all();
   });
 }

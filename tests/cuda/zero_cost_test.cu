@@ -6,6 +6,7 @@
 #include "support/interposed.hpp"
 
 #include <penstock/cuda.hpp>
+#include <penstock/cuda/unpack.cuh>
 
 #include <memory>
 #include <stdexcept>

@@ -17,8 +17,10 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace ps = penstock;
@@ -164,6 +166,46 @@ TEST_CASE("several files follow each other, in any order, on ranks, by workers, 
   CHECK(of_ranks.size() + 9000 >= expected.size()); // an uneven batch is left out
 }
 
+TEST_CASE("a batch that is short in the middle of a run comes back to the host as it is") {
+  const TempDir dir;
+  Tokens tokens(8503);
+  std::iota(tokens.begin(), tokens.end(), std::uint16_t{0});
+  pack(dir / "x", tokens);
+  const auto source = ps::packed<std::uint16_t>(dir / "x", {.batch = 9}); // the last has 7
+  for (std::uint64_t seed = 1; seed != 21; ++seed) {
+    ps::HostDevice device;
+    Tokens got;
+    auto pipeline = ps::Reader{source, ps::to_pinned, {.order = {.shuffle = seed}}} |
+                    ps::AsyncCopier{device} | ps::unpack(source) | ps::AsyncCopier{ps::to_host} |
+                    ps::Consumer{[&](ps::Batch<const std::uint16_t, ps::Pinned> batch) {
+                      got.insert(got.end(), batch.data(), batch.data() + batch.size());
+                    }};
+    pipeline.run();
+    std::sort(got.begin(), got.end());
+    CHECK((got == tokens)); // not to be printed
+  }
+}
+
+TEST_CASE("copies of a source run side by side, and a file without records gives none") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(50'000, 30'000);
+  pack(dir / "x", tokens);
+  pack(dir / "none", {});
+  CHECK(deliver(ps::packed<std::uint16_t>(dir / "none")).batches.empty());
+  const auto source = ps::packed<std::uint16_t>(dir / "x", {.batch = 8192});
+  std::vector<Delivered> got(4);
+  std::vector<std::thread> threads;
+  for (Delivered& its : got) {
+    threads.emplace_back([&its, copy = source] { its = deliver(copy); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const Delivered& its : got) {
+    CHECK((its.tokens == tokens));
+  }
+}
+
 TEST_CASE("columns of any shape are unpacked into the columns of a batch") {
   const TempDir dir;
   constexpr std::size_t records = 3001;
@@ -204,13 +246,40 @@ TEST_CASE("columns of any shape are unpacked into the columns of a batch") {
   CHECK(got_weights == ps::tests::bytes_of(weights));
 }
 
+TEST_CASE("several workers read the pieces of a batch, in order or not, also where one is short") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(9'000'001, 30'000);
+  pack(dir / "x", tokens);
+  constexpr std::size_t batch = 4 << 20; // two slots of four pieces
+  const auto source = ps::packed<std::uint16_t>(dir / "x", {.batch = batch});
+  for (const unsigned workers : {1U, 3U}) {
+    const Delivered got = deliver(source, {.workers = workers, .epochs = 2});
+    CHECK(got.numbered);
+    REQUIRE(got.tokens.size() == 2 * tokens.size());
+    CHECK(std::equal(tokens.begin(), tokens.end(), got.tokens.begin()));
+    CHECK(std::equal(tokens.rbegin(), tokens.rend(), got.tokens.rbegin()));
+    const std::vector<std::size_t> epoch{batch, batch, tokens.size() - 2 * batch};
+    REQUIRE(got.batches.size() == 6);
+    CHECK(std::equal(epoch.begin(), epoch.end(), got.batches.begin()));
+    CHECK(std::equal(epoch.begin(), epoch.end(), got.batches.begin() + 3));
+  }
+  Tokens shuffled = deliver(source, {.workers = 3, .order = {.shuffle = 5}}).tokens;
+  CHECK(shuffled != tokens);
+  Tokens sorted = tokens;
+  std::sort(sorted.begin(), sorted.end());
+  std::sort(shuffled.begin(), shuffled.end());
+  CHECK(shuffled == sorted);
+}
+
 TEST_CASE("a chunk that only its decoder refuses ends the run with one error that finds it") {
   const TempDir dir;
   const Tokens tokens = zipf_tokens<std::uint16_t>(200'001, 30'000);
-  for (const std::size_t chunk : {0U, 5U, 23U, 24U}) { // the last: at the run's end
-    pack(dir / "x", tokens);
+  const Tokens more = zipf_tokens<std::uint16_t>(10'000'001, 30'000);
+  for (const std::size_t chunk : {0U, 5U, 23U, 24U, 150U, 244U, 1000U, 1220U}) {
+    pack(dir / "x", chunk > 24 ? more : tokens);
     damage(dir / "x", chunk);
-    const auto source = ps::packed<std::uint16_t>(dir / "x", {.batch = 3 * 8192});
+    const std::size_t batch = (chunk > 24 ? 1024 : 3) * 8192; // several slots, or a part of one
+    const auto source = ps::packed<std::uint16_t>(dir / "x", {.batch = batch});
     const auto out = outcome_of([&] { deliver(source); });
     INFO(out);
     CHECK(out.came == Came::stage_error);
@@ -233,6 +302,33 @@ TEST_CASE("packed bytes with a wrong checksum are refused as they are read") {
   CHECK(out.stage == "Reader");
 }
 
+TEST_CASE("with .on_error a slot that has a damaged chunk is left out, and named") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(5 << 20, 30'000);
+  pack(dir / "x", tokens);
+  std::string file = content(dir / "x");
+  const std::size_t entry = file.size() - 24 * (5 * 128 - 300); // of chunk 300, of 640
+  const auto at = number<std::uint64_t>(file, entry);
+  file[at] = static_cast<char>(file[at] ^ 1);
+  std::ofstream{dir / "x", std::ios::binary} << file;
+  const auto source = ps::packed<std::uint16_t>(dir / "x"); // slots of 2 MiB of tokens
+  ps::HostDevice device;
+  Tokens got;
+  auto pipeline =
+      ps::Reader{source, ps::to_pinned, {.workers = 2, .on_error = {.skips = 1}}} |
+      ps::AsyncCopier{device} | ps::unpack(source) |
+      ps::Consumer{[&](ps::Batch<const std::uint16_t, ps::Device> batch, ps::HostStream& stream) {
+        stream.sync();
+        got.insert(got.end(), batch.data(), batch.data() + batch.size());
+      }};
+  const ps::Report report = pipeline.run();
+  Tokens expected = tokens;
+  expected.erase(expected.begin() + (2 << 20), expected.begin() + (4 << 20));
+  CHECK(got == expected);
+  CHECK(report.stages.front().skipped == 4); // pieces
+  CHECK(outcome_of([&] { deliver(source); }).says("chunk 300 of column x of "));
+}
+
 TEST_CASE("unpack() refuses another source's batches, and batches of several records") {
   const TempDir dir;
   pack(dir / "x", zipf_tokens<std::uint16_t>(100'000, 30'000));
@@ -250,7 +346,7 @@ TEST_CASE("unpack() refuses another source's batches, and batches of several rec
     });
   };
   CHECK(run({}).says("give unpack() the "));
-  CHECK(run({.batch = 4}).says("a batch is one record of packed()"));
+  CHECK(run({.batch = 4}).says("packed() has 1 pieces in a slot, and the Reader's slots have 4"));
 }
 
 TEST_CASE("the recipe gives all tokens in each epoch, batch by batch") {

@@ -14,6 +14,10 @@
 #include "suite/through.hpp"
 #include "support/catch.hpp"
 #include "support/interposed.hpp"
+#include "support/temp_dir.hpp"
+
+#include <penstock/formats/packed/packed_writer.hpp>
+#include <penstock/formats/packed/unpack.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -22,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <type_traits>
 #include <utility>
 
 namespace suite {
@@ -306,6 +311,46 @@ TEST_CASE("whatever a callable does in steady state is counted") {
 TEST_CASE("whatever a Reader's worker does in steady state is counted") {
   D device;
   are_seen(device, By::source, host_offences());
+}
+
+TEST_CASE("in steady state nothing is done in hiding: read packed, to the device, unpacked") {
+  can_count();
+  const tests::TempDir dir;
+  const auto bytes = some_bytes(20 * slot); // stay raw, and go through all that others do
+  ps::PackedWriter writer{dir / "x", {ps::packed_column<std::uint8_t>("x")}};
+  writer.add(0, bytes);
+  writer.finish();
+  const auto source = ps::packed<std::byte>(dir / "x", {.batch = 2 * slot}); // of two pieces
+  constexpr std::uint64_t begin = 200 * slot; // behind twice what the rings hold
+  constexpr std::uint64_t end = 300 * slot;
+  for (const unsigned workers : {1U, 4U}) {
+    CAPTURE(workers);
+    for_each_device([&](D& device) {
+      bool over = false;
+      auto pipeline =
+          ps::Reader{source, ps::to_pinned, {.workers = workers, .depth = depth, .epochs = 20}} |
+          ps::AsyncCopier{device} | ps::unpack(source) |
+          ps::Consumer{[&](DeviceBytes batch, ps::Stream<D> stream) {
+            work(stream);
+            if (batch.index() == begin) {
+              interposed::arm();
+            } else if (batch.index() == end) {
+              over = interposed::is_armed();
+              interposed::disarm();
+            }
+          }};
+      pipeline.prepare();
+      interposed::await_rest();
+      pipeline.run();
+      CHECK(pipeline.report().records == 400 * slot);
+      CHECK(over);
+      Counts got = interposed::ours();
+      if (std::is_same_v<ps::Stream<D>, ps::HostStream&>) {
+        got[Kind::lock] = 0; // a host stream takes one where work is put on it, as a driver does
+      }
+      CHECK(got == Counts{});
+    });
+  }
 }
 
 TEST_CASE("whatever the device thread does in steady state is counted") {

@@ -80,17 +80,20 @@ __global__ void __launch_bounds__(unpack_threads)
 }
 
 template <class Lanes, std::size_t Columns>
-__global__ void __launch_bounds__(unpack_threads) unpack_batch_kernel(PackedBatch<Columns> batch) {
+__global__ void __launch_bounds__(unpack_threads)
+    unpack_batch_kernel(const __grid_constant__ PackedBatch<Columns> batch) {
+  const PackedPiece& piece = batch.pieces[blockIdx.y];
   const unsigned i = (blockIdx.x * unpack_threads + threadIdx.x) / warp_lanes; // a warp has one
-  if (i >= batch.head.chunks) {
+  if (i >= piece.head.chunks) {
     return;
   }
-  const bool itself = batch.is_itself();
+  const bool itself = batch.is_itself(blockIdx.y);
   PackedChunk chunk;
-  const bool good = itself && batch.chunk(i, chunk) && ChunkUnpacker<Lanes>{chunk}.run();
+  const bool good = itself && batch.chunk(piece, i, chunk) && ChunkUnpacker<Lanes>{chunk}.run();
   if (!good && threadIdx.x % warp_lanes == 0) {
     // Any of several: the host's memory knows no minimum.
-    *static_cast<volatile std::uint32_t*>(batch.damaged) = itself ? i + 1 : batch.another;
+    *static_cast<volatile std::uint64_t*>(batch.damaged) =
+        itself ? batch.chunk_in(blockIdx.y, i) : batch.another;
   }
 }
 
@@ -123,11 +126,12 @@ inline void unpack(cudaStream_t stream, const PackedChunk* chunks, std::size_t c
 /// Returns at once. Throws DeviceError.
 template <std::size_t Columns> void unpack(cudaStream_t stream, const PackedBatch<Columns>& batch) {
   constexpr unsigned chunks_a_block = detail::unpack_threads / detail::warp_lanes;
-  if (batch.head.chunks == 0) {
+  const std::uint32_t chunks = batch.most_chunks();
+  if (chunks == 0) {
     return;
   }
   cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3{(batch.head.chunks + chunks_a_block - 1) / chunks_a_block};
+  launch.gridDim = dim3{(chunks + chunks_a_block - 1) / chunks_a_block, batch.piece_count};
   launch.blockDim = dim3{detail::unpack_threads};
   launch.stream = stream;
   detail::cuda_check(

@@ -38,15 +38,18 @@ inline void unpack(HostStream& stream, const PackedChunk* chunks, std::size_t co
 /// Unpacks a packed batch, and sets `*damaged` if a chunk is not whole. It must stay, with all that
 /// it names, until the stream has done it. Returns at once.
 template <std::size_t Columns> void unpack(HostStream& stream, const PackedBatch<Columns>& batch) {
-  stream.enqueue([batch] {
-    if (!batch.is_itself()) {
-      *batch.damaged = batch.another;
-      return;
-    }
-    for (std::uint32_t i = batch.head.chunks; i-- != 0;) {
-      PackedChunk chunk;
-      if (!batch.chunk(i, chunk) || !unpack(chunk)) {
-        *batch.damaged = i + 1;
+  stream.enqueue([&batch] {
+    for (std::uint32_t at = batch.piece_count; at-- != 0;) {
+      const PackedPiece& piece = batch.pieces[at];
+      if (!batch.is_itself(at)) {
+        *batch.damaged = batch.another;
+        return;
+      }
+      for (std::uint32_t i = piece.head.chunks; i-- != 0;) {
+        PackedChunk chunk;
+        if (!batch.chunk(piece, i, chunk) || !unpack(chunk)) {
+          *batch.damaged = batch.chunk_in(at, i);
+        }
       }
     }
   });

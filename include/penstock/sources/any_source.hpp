@@ -185,6 +185,8 @@ template <class Schema> class AnySource {
   std::uint64_t identity() const { return held().identity(); }
   /// Returns how many bytes any `records` records' values have together at most.
   std::uint64_t value_bytes(std::uint64_t records) const { return held().value_bytes(records); }
+  /// Returns how many records a Reader's slot is to have; 0 if it does not matter. After open().
+  std::uint64_t together() const { return held().together(); }
   /// Appends how the records were read.
   void note(std::string& to) const { held().note(to); }
   /// Returns what the source in it calls a record: nothing, if that has no names.

@@ -78,6 +78,8 @@ concept Fills =
 /// - `value_bytes(std::uint64_t records) const`: for a schema with Ragged columns, after open(),
 ///   how many bytes the values of one column of any `records` of its records have together at most,
 ///   or unknown_size. A Reader without .value_bytes then has room for any record;
+/// - `together() const`: for a schema with Ragged columns, after open(), how many of its records a
+///   Reader's slot is to have unless a `.batch` says otherwise;
 /// - `read_at(std::span<const std::uint64_t> numbers, Batch<schema, Where> into) const`, for
 ///   Pageable and for Pinned: fills `into` with as many records, those of these numbers, in this
 ///   order, which may repeat some; returns how many: all, if the source's size is known. Pays where

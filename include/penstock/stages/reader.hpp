@@ -131,14 +131,15 @@ template <class Where, class D>
   Reading reading = plan_reading(options, extras, std::is_same_v<Where, Pinned>, *source, facts);
   const SlotRanges& ranges = reading.ranges;
   const unsigned workers = reading.workers;
+  const bool knows = make_shared && can.lengths && !can.for_now && ranges.known();
+  const bool shares = knows && !reading.dealt.ranges && workers > 1 &&
+                      options.on_error.skips == 0 && facts.order->plain();
   const auto out = build.template host_output<Where>(
       "Reader",
-      host_slots("Reader", options.depth, reading.layout, facts.slots_of_a_run, facts.plan),
+      host_slots("Reader", options.depth, reading.layout, facts.slots_of_a_run, facts.plan, shares),
       reading.layout, workers == 1 ? Side::one : Side::many);
   const NodeSetup setup = build.setup("Reader", workers, StageKind::reader);
-  const bool knows = make_shared && can.lengths && !can.for_now && ranges.known();
-  if (knows && !reading.dealt.ranges && workers > 1 && options.on_error.skips == 0 &&
-      facts.order->plain()) {
+  if (shares) {
     build.add(make_shared(setup, out, std::move(source), ranges, options.on_error));
   } else if (extras) {
     build.add(extras->make(setup, out, std::move(source), ranges, std::move(reading.dealt.ranges),
@@ -244,6 +245,9 @@ PENSTOCK_INLINE Node* make_shared_reader(const NodeSetup& setup, const Shared<Ho
 PENSTOCK_INLINE Reading plan_reading(const ReaderOptions& options, const ReaderExtras* extras,
                                      bool to_pinned, const SlotSource& source, Facts& facts) {
   const Plan& plan = facts.plan;
+  if (plan.batch == 0) {
+    facts.plan.batch = source.together();
+  }
   check_skips(options.on_error, source);
   facts.epochs = options.epochs;
   const bool drops_slots = options.drop_last && !plan.fills_up && plan.recounts == 0;

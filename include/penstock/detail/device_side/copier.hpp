@@ -46,8 +46,8 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 /// At most two copies are in flight, one running and one queued; ready slots gather meanwhile. With
 /// fewer in flight it sends ready slots at once. A copy ends at `copy_bytes`, where either ring
 /// wraps, at a partial slot, before a place still in use, and before a place whose fence the stream
-/// would first have to wait for. Slots with a Ragged column are copied one by one, each into a
-/// batch of its own.
+/// would first have to wait for. Each slot with a Ragged column becomes a batch of its own; nearly
+/// full ones are copied together, with the gaps between them.
 template <AnyDevice D> class Copier {
  public:
   /// `on_the_way`, unless it is null, gets the source numbers of what was sent. `by_turn`, unless
@@ -63,7 +63,9 @@ template <AnyDevice D> class Copier {
         by_turn_{std::move(by_turn)}, from_{from}, stream_{device.stream()}, line_{device, 4},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
-        most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
+        most_slots_{std::max<std::size_t>(ragged_ ? by_turn_ ? 1 : copy_bytes / in.layout().bytes()
+                                                  : most_records_ / in.layout().units,
+                                          1)} {
     pieces_.reserve(in.layout().parts.size());
   }
   [[gnu::cold]] ~Copier() {
@@ -172,9 +174,11 @@ template <AnyDevice D> class Copier {
       return false;
     }
     const TraceRange range{"AsyncCopier", in_.layout().in_records(run_.slot().index + begun_)};
-    const std::size_t slots = slots_of_one_epoch(run_);
+    const std::size_t units = in_.layout().units;
+    const std::size_t slots =
+        ragged_ ? copied_together(slots_of_one_epoch(run_)) : slots_of_one_epoch(run_);
     const HostSlot& last = run_.slot(slots - 1);
-    const std::size_t ready = (slots - 1) * in_.layout().units + last.units - begun_;
+    const std::size_t ready = (slots - 1) * units + last.units - begun_;
     const std::size_t together =
         by_turn_ ? by_turn_->together(run_.slot(), begun_, run_.slot().units - begun_) : ready;
     const std::size_t records =
@@ -187,7 +191,7 @@ template <AnyDevice D> class Copier {
       flight.after.wait(stream_);
       flight.also_after.wait(stream_);
     }
-    const std::size_t bytes = copy(records);
+    const std::size_t bytes = copy(slots, records);
     flight.serial = line_.record(stream_);
     ++in_flight_;
 
@@ -195,10 +199,20 @@ template <AnyDevice D> class Copier {
       tell_numbers(records);
     }
     const bool ends_epoch = records == ready && last.ends_epoch;
-    filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
-                 [this](DeviceSlot<D>& place, std::size_t i, std::size_t count) {
-                   describe(place, in_, run_, begun_ + i, count, on_the_way_ != nullptr);
-                 });
+    const auto book = [&](std::size_t from, std::size_t count, std::size_t its, bool ends) {
+      filler_.book(count, its, {&line_, flight.serial}, run_.slot().epoch, ends,
+                   [&](DeviceSlot<D>& place, std::size_t i, std::size_t some) {
+                     describe(place, in_, run_, begun_ + from + i, some, on_the_way_ != nullptr);
+                   });
+    };
+    for (std::size_t i = 0; ragged_ && i != slots; ++i) {
+      const std::size_t count = run_.slot(i).units;
+      book(i * units, count, in_.memory.used(run_.place() + i, count),
+           ends_epoch && i + 1 == slots);
+    }
+    if (!ragged_) {
+      book(0, records, bytes, ends_epoch);
+    }
     if (ragged_ || ends_epoch) {
       filler_.close(ends_epoch);
     }
@@ -225,17 +239,32 @@ template <AnyDevice D> class Copier {
     }
   }
 
+  // Returns how many of the first slots with a Ragged column one copy takes: as long as the gaps
+  // between them cost less than another copy, and a place is free for each.
+  std::size_t copied_together(std::size_t most) {
+    constexpr std::size_t a_copy = std::size_t{64} << 10; // bytes that take as long to copy
+    std::size_t count = 1;
+    while (count < most &&
+           in_.layout().bytes() - in_.memory.used(run_.place() + count - 1, in_.layout().units) <=
+               a_copy) {
+      ++count;
+    }
+    return count == 1 ? 1 : filler_.make_room(count * in_.layout().units) / in_.layout().units;
+  }
+
   // Copies each array once, from the run to the place. Returns the bytes.
-  std::size_t copy(std::size_t records) {
+  std::size_t copy(std::size_t slots, std::size_t records) {
     std::size_t bytes = 0;
     pieces_.clear();
     for (std::size_t part = 0; part < in_.layout().parts.size(); ++part) {
-      const std::size_t each = in_.layout().parts[part].each;
-      const std::size_t size =
-          ragged_ ? in_.memory.used(run_.place(), part, records) : records * each;
+      const Array& its = in_.layout().parts[part];
+      const std::size_t before = ragged_ ? (slots - 1) * its.stride : 0;
+      const std::size_t size = ragged_ ? before + in_.memory.used(run_.place() + slots - 1, part,
+                                                                  run_.slot(slots - 1).units)
+                                       : records * its.each;
       if (size != 0) {
         pieces_.push_back(
-            {filler_.at(part), in_.memory.data(run_.place(), part) + begun_ * each, size});
+            {filler_.at(part), in_.memory.data(run_.place(), part) + begun_ * its.each, size});
       }
       bytes += size;
     }

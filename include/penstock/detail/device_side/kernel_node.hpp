@@ -82,17 +82,6 @@ struct Recount {
   std::uint64_t of_run(std::uint64_t units, std::uint64_t epochs, std::size_t batch) const;
 };
 
-/// Whether a callable hears which record of the source each of its batches is, says how many
-/// records it makes of it, and looks later whether that went well. `next(number)` comes before each
-/// call; `enqueued(fence)` after it. `look()` returns what went wrong, for record_of() and
-/// refuse(), and waits for nothing; has_open() tells whether it is to be called again when all
-/// fences are reached.
-template <class F>
-concept LooksAfter = requires(F& f) {
-  f.next(std::uint64_t{});
-  f.look();
-};
-
 /// Enqueues a callable for each batch of a device ring, on its streams in turn, or replays its
 /// captured work. Batch t in is batch t out: in a ring with memory of its own or, if the callable
 /// changes batches in place, with the same memory. In place it claims every place of its ring as
@@ -121,11 +110,6 @@ class KernelNode final : public DeviceStep {
   }
 
   bool has_open_fence() const noexcept override {
-    if constexpr (LooksAfter<F>) {
-      if (call_.callable().has_open()) {
-        return true;
-      }
-    }
     return std::ranges::any_of(lanes_, &KernelLane<D>::has_open_fence);
   }
   bool done() const noexcept override { return ended_ && !has_open_fence(); }
@@ -150,13 +134,6 @@ class KernelNode final : public DeviceStep {
 
   bool step() override {
     bool any = claim_ahead();
-    if constexpr (LooksAfter<F>) {
-      if (const auto damaged = call_.callable().look()) {
-        const auto& f = call_.callable();
-        attempt(f.record_of(*damaged), [&] { f.refuse(*damaged); });
-        return false;
-      }
-    }
     while (enqueue()) {
       any = true;
     }
@@ -207,11 +184,6 @@ class KernelNode final : public DeviceStep {
     if (possible == 0 || !lane.room()) {
       return false;
     }
-    if constexpr (LooksAfter<F>) {
-      if (!call_.callable().room()) {
-        return false;
-      }
-    }
     const bool short_last = take_.slot(possible - 1).units != in_->layout().units;
     const std::size_t group = call_.largest(take_.place(), possible - (short_last ? 1 : 0));
     const std::size_t count = std::max<std::size_t>(group, 1);
@@ -221,11 +193,7 @@ class KernelNode final : public DeviceStep {
           touches_memory_ = true;
           make_ready(count, stream);
           enqueue(group, stream);
-          const Fence<D> done = lane.record(stream, take_.slot(count - 1).ready, record);
-          if constexpr (LooksAfter<F>) {
-            call_.callable().enqueued(done);
-          }
-          use_up(count, done);
+          use_up(count, lane.record(stream, take_.slot(count - 1).ready, record));
         })) {
       return false;
     }
@@ -259,17 +227,10 @@ class KernelNode final : public DeviceStep {
         to.also_free.wait(stream);
         to.index = given_;
         to.source = in_->layout().in_records(from.source);
-        to.units = made_of(from);
+        to.units = recount_.of(in_->layout().in_records(from.units));
         to.bytes = to.units * out_->layout().unit_bytes();
       }
       given_ += to.units;
-    }
-  }
-  std::size_t made_of(const DeviceSlot<D>& from) {
-    if constexpr (LooksAfter<F>) {
-      return call_.callable().next(in_->visit(from, 0).record);
-    } else {
-      return recount_.of(in_->layout().in_records(from.units));
     }
   }
   void use_up(std::size_t count, const Fence<D>& fence) {
@@ -324,9 +285,6 @@ class KernelNode final : public DeviceStep {
     }
     for (Claim& claim : claims_) {
       claim = {};
-    }
-    if constexpr (LooksAfter<F>) {
-      call_.callable().forget();
     }
     handed_on_ = given_ = 0;
     ended_ = false;

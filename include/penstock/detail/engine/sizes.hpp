@@ -68,9 +68,10 @@ Ramp ramp_of(std::size_t asked, const Layout& layout, const Plan& plan);
 
 /// Returns the slots of a host ring: as many as the user asked for, else as usual_ring holds, but
 /// no more than a run could fill, `of_a_run`, nor more than some thousands, since each has a head
-/// too. Where slots are large, as many as keep each worker in work.
+/// too. Where slots are large, as many as keep each worker in work. `shares`: several workers fill
+/// a slot with a Ragged column.
 [[gnu::cold]] std::size_t host_slots(const char* stage, std::size_t asked, const Layout& layout,
-                                     std::uint64_t of_a_run, const Plan& plan);
+                                     std::uint64_t of_a_run, const Plan& plan, bool shares = false);
 
 /// Returns the slots of a host ring in which copies from the device land: at most 1024, since each
 /// of many tiny slots has a head too.
@@ -170,13 +171,13 @@ PENSTOCK_INLINE Ramp ramp_of(std::size_t asked, const Layout& layout, const Plan
 }
 
 PENSTOCK_INLINE std::size_t host_slots(const char* stage, std::size_t asked, const Layout& layout,
-                                       std::uint64_t of_a_run, const Plan& plan) {
+                                       std::uint64_t of_a_run, const Plan& plan, bool shares) {
   constexpr std::size_t largest_ring = std::size_t{512} << 20;
   constexpr std::size_t most = 4096;
   if (checked_depth(stage, asked) != 0) {
     return asked;
   }
-  const std::size_t shared_by = plan.ragged ? 1 : layout.units; // workers, at most
+  const std::size_t shared_by = plan.ragged && !shares ? 1 : layout.units; // workers, at most
   const std::size_t busy = plan.workers / shared_by + 1;
   const std::size_t fit = std::max({std::min(usual_ring / layout.bytes(), most),
                                     std::min(largest_ring / layout.bytes(), busy), std::size_t{2}});

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,15 +28,16 @@ namespace penstock {
 /// Options of packed().
 struct PackedOptions {
   /// Records in a batch; 0: about 4 MiB of them. A batch carries whole chunks, also those of which
-  /// it has a part: make it many times a chunk's records.
+  /// it has a part: make it many times a chunk's records. Workers read it in equal pieces of about
+  /// 1 MiB, if it can be divided so.
   std::size_t batch = 0;
 };
 
-/// A batch of records that are packed still: what packed() gives, and unpack() takes.
+/// A piece of a batch whose records are packed still: what packed() gives, and unpack() takes.
 struct PackedRecords : Columns<Field<"packed", Ragged<std::byte>>> {};
 
-/// A source whose records are batches of packed ones, for unpack(). Made by packed(). Copies share
-/// what open() has opened. Io makes the system calls: see PosixIo.
+/// A source whose records are pieces of packed batches, for unpack(). Made by packed(). Copies
+/// share what open() has opened. Io makes the system calls: see PosixIo.
 template <class Schema, class Io = PosixIo> class Packed {
   using Wanted = detail::packed_columns<Schema>;
   static constexpr bool has_numbers = Wanted::fit;
@@ -59,6 +61,7 @@ template <class Schema, class Io = PosixIo> class Packed {
   /// Opens the files and reads their headers and indexes, as Unpacked::open() does. Does nothing
   /// the second time, also of a copy.
   void open(const PrepareOptions& preparing = {}) {
+    const std::scoped_lock lock{state_->opening}; // copies may be opened side by side
     if (!state_->blobs) {
       const auto wanted = Wanted::wanted();
       state_->blobs = detail::new_shared<const Blobs>(
@@ -68,15 +71,18 @@ template <class Schema, class Io = PosixIo> class Packed {
     }
   }
 
-  /// Returns how many batches there are. After open().
+  /// Returns how many pieces there are. After open().
   std::uint64_t size() const { return blobs().size(); }
   /// Returns how many records these have together. After open().
   std::uint64_t records() const { return blobs().files().size(); }
   /// Returns how many records a batch has; the last may have fewer. After open().
   std::size_t batch() const { return blobs().batch(); }
 
-  /// Reads packed batches, and checks the packed bytes of each chunk. After open(). Blocks; any
-  /// number of threads at once. Throws SourceError with file, offset and the batch's number.
+  /// Returns how many pieces a Reader's slot has. After open().
+  std::uint64_t together() const { return blobs().pieces(); }
+
+  /// Reads packed pieces, and checks the packed bytes of each chunk. After open(). Blocks; any
+  /// number of threads at once. Throws SourceError with file, offset and the piece's number.
   template <HostSpace Where> std::size_t read(Batch<PackedRecords, Where> into) const {
     const auto packed = get<"packed">(into);
     detail::check_range("packed", into.index(), into.size(), 0, size(), 0);
@@ -87,7 +93,7 @@ template <class Schema, class Io = PosixIo> class Packed {
     }
     return into.size();
   }
-  /// Tells how many bytes each batch from number `first` on has. After open(); any thread. Throws
+  /// Tells how many bytes each piece from number `first` on has. After open(); any thread. Throws
   /// SourceError if there are not so many.
   void lengths(std::uint64_t first, std::span<std::uint64_t> into) const {
     detail::check_range("packed", first, into.size(), 0, size(), 0);
@@ -95,9 +101,9 @@ template <class Schema, class Io = PosixIo> class Packed {
       length = blobs().length(first++);
     }
   }
-  /// Returns how many bytes any so many batches have together at most. After open().
+  /// Returns how many bytes any so many pieces have together at most. After open().
   std::uint64_t value_bytes(std::uint64_t records) const { return blobs().value_bytes(records); }
-  /// Has the system read the chunks of these batches into the page cache. Any thread.
+  /// Has the system read the chunks of these pieces into the page cache. Any thread.
   void will_read(std::uint64_t first, std::uint64_t count) const noexcept {
     state_->blobs->will_read(first, count);
   }
@@ -117,7 +123,8 @@ template <class Schema, class Io = PosixIo> class Packed {
 
     detail::RecordFiles<Io> closed;
     PackedOptions options;
-    detail::Shared<const Blobs> blobs{};
+    std::mutex opening{};
+    detail::Shared<const Blobs> blobs{}; // set once
   };
 
   const Blobs& blobs() const {

@@ -64,6 +64,7 @@ template <class Io = PosixIo> class PackedWriter {
       : options_{options}, path_{std::move(path)} {
     check(columns);
     parts_.resize(options_.workers);
+    packed_parts_.resize(options_.workers);
     file_.emplace(io, path_);
     for (PackedColumnShape& shape : columns) {
       columns_.emplace_back(std::move(shape), options_.chunk_bytes);
@@ -76,16 +77,17 @@ template <class Io = PosixIo> class PackedWriter {
   /// also behind the column's first add().
   void learn(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
-    if (!its.packers.empty()) {
+    if (its.values != 0) {
       detail::throw_error<OptionError>({"penstock: PackedWriter: learn() of column ",
                                         its.packed.name,
                                         " came after add(): learn before you add."});
     }
-    its.choice.learn(values);
+    its.choice.learn(values, options_.workers);
   }
   /// Adds values to column number `column`, whole ones, any number. What was learned of none is
-  /// learned from those of its first add(). Throws OptionError; SinkError, and then nothing is left
-  /// of the file, and the writer is of no more use.
+  /// learned from the first add() that makes them 4 MiB, and those before, which wait for it.
+  /// Throws OptionError; SinkError, and then nothing is left of the file, and the writer is of no
+  /// more use.
   void add(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
     if (!values.empty()) {
@@ -103,12 +105,13 @@ template <class Io = PosixIo> class PackedWriter {
       std::vector<detail::PackedColumn> packed;
       for (Column& its : columns_) {
         if (its.packers.empty()) {
-          choose(its);
+          choose(its, {});
         }
         put(its, its.begun);
         infos.push_back(info(its));
         packed.push_back(std::move(its.packed));
       }
+      write(packed_parts_);
       const std::vector<std::byte> index = detail::packed_index(packed);
       file_->write(end_, index);
       file_->write(0, detail::packed_header(packed.size(), records, end_, index));
@@ -144,41 +147,41 @@ template <class Io = PosixIo> class PackedWriter {
     }
   }
   void take(Column& its, std::span<const std::byte> values) {
-    if (its.packers.empty()) {
-      if (!its.choice.learned()) {
-        its.choice.learn(values);
-      }
-      choose(its);
-    }
     its.values += values.size() / its.packed.type.bytes;
-    const std::size_t whole = options_.chunk_bytes;
-    if (!its.begun.empty()) {
-      const auto some = values.first(std::min(whole - its.begun.size(), values.size()));
+    if (its.packers.empty()) {
+      if (!its.choice.learned() && its.begun.size() + values.size() < learned_bytes) {
+        its.begun.insert(its.begun.end(), values.begin(), values.end());
+        return;
+      }
+      choose(its, values);
+    }
+    const std::size_t chunk = options_.chunk_bytes;
+    if (const std::size_t begun = its.begun.size() % chunk; !its.begun.empty()) {
+      const auto some = values.first(std::min((chunk - begun) % chunk, values.size()));
       its.begun.insert(its.begun.end(), some.begin(), some.end());
       values = values.subspan(some.size());
-      if (its.begun.size() != whole) {
+      if (its.begun.size() % chunk != 0) {
         return;
       }
       put(its, its.begun);
       its.begun.clear();
     }
-    while (values.size() >= whole) {
-      const std::size_t most = chunks_a_worker * whole * options_.workers;
-      const auto some = values.first(std::min(values.size() / whole * whole, most));
-      put(its, some);
-      values = values.subspan(some.size());
-    }
-    its.begun.insert(its.begun.end(), values.begin(), values.end());
+    const std::size_t whole = values.size() / chunk * chunk;
+    put(its, values.first(whole));
+    const auto rest = values.subspan(whole);
+    its.begun.insert(its.begun.end(), rest.begin(), rest.end());
   }
 
   /// What a worker has packed; its places count from its first byte on.
   struct Part {
     std::vector<std::byte> bytes;
     std::vector<detail::PackedPlace> places;
+    std::uint64_t at; // in the file
   };
   static constexpr unsigned most_workers = 1024;
   static constexpr std::uint64_t most_record = std::uint64_t{1} << 60; // of bytes
   static constexpr std::size_t chunks_a_worker = 64;                   // between two writes
+  static constexpr std::size_t learned_bytes = std::size_t{4} << 20;
 
   void check(const std::vector<PackedColumnShape>& columns) const {
     if (columns.empty() || columns.size() > detail::packed_most_columns) {
@@ -209,7 +212,8 @@ template <class Io = PosixIo> class PackedWriter {
       const bool fit = std::all_of(its.extents.begin(), its.extents.end(), [&](std::uint64_t n) {
         return n != 0 && !__builtin_mul_overflow(bytes, n, &bytes) && bytes <= most_record;
       });
-      if (its.extents.size() > detail::packed_most_extents || !fit || bytes == 0) {
+      if (its.extents.size() > detail::packed_most_extents || !fit ||
+          !detail::is_packed_type(its.type)) {
         detail::throw_error<OptionError>(
             {"penstock: PackedWriter: column ", its.name, " has no type, or its ",
              its.extents.size(),
@@ -254,38 +258,52 @@ template <class Io = PosixIo> class PackedWriter {
     return records;
   }
 
-  void choose(Column& its) const {
+  /// Chooses the codec, if nothing was learned by what is there.
+  void choose(Column& its, std::span<const std::byte> values) const {
+    if (!its.choice.learned()) {
+      its.choice.learn(its.begun, options_.workers);
+      its.choice.learn(values, options_.workers);
+    }
     its.packed.code = its.choice.choose(its.tried);
     its.packers.assign(options_.workers, detail::ChunkPacker{its.packed.type, its.packed.code});
   }
-  /// Packs chunks, all whole but the column's last one, and writes them.
+  /// Packs chunks, all whole but the column's last one.
   void put(Column& its, std::span<const std::byte> values) {
-    if (values.empty()) {
-      return;
+    const std::size_t most = chunks_a_worker * options_.chunk_bytes * options_.workers;
+    while (!values.empty()) {
+      const auto some = values.first(std::min(values.size(), most));
+      put_some(its, some);
+      values = values.subspan(some.size());
     }
+  }
+  /// Packs some of them, and meanwhile writes those before.
+  void put_some(Column& its, std::span<const std::byte> values) {
     const std::size_t chunk = options_.chunk_bytes;
     const std::size_t chunks = (values.size() + chunk - 1) / chunk;
     const std::size_t parts = std::min<std::size_t>(options_.workers, chunks);
-    const auto pack = [&](std::size_t i) {
-      Part& part = parts_[i];
-      part.bytes.clear();
-      part.places.clear();
-      const std::size_t end = std::min(chunks * (i + 1) / parts * chunk, values.size());
-      for (std::size_t at = chunks * i / parts * chunk; at < end; at += chunk) {
-        pack_chunk(its.packers[i], values.subspan(at, std::min(chunk, end - at)), part);
+    const auto work = [&](std::size_t i) {
+      if (i == 0) {
+        return write(packed_parts_);
+      }
+      Part& part = parts_[i - 1];
+      const std::size_t end = std::min(chunks * i / parts * chunk, values.size());
+      for (std::size_t at = chunks * (i - 1) / parts * chunk; at < end; at += chunk) {
+        pack_chunk(its.packers[i - 1], values.subspan(at, std::min(chunk, end - at)), part);
       }
     };
     if (parts == 1) {
-      pack(0);
+      work(0);
+      work(1);
     } else {
-      const detail::FirstFailure failure = detail::for_all(parts, pack, [] {}, parts);
-      for (std::size_t i = 0; i != parts; ++i) {
+      const detail::FirstFailure failure = detail::for_all(parts + 1, work, [] {}, parts + 1);
+      for (std::size_t i = 0; i != parts + 1; ++i) {
         failure.rethrow_at(i);
       }
     }
     for (std::size_t i = 0; i != parts; ++i) {
-      append(its, parts_[i]);
+      place(its, parts_[i]);
     }
+    parts_.swap(packed_parts_);
   }
   static void pack_chunk(detail::ChunkPacker& packer, std::span<const std::byte> chunk,
                          Part& part) {
@@ -296,15 +314,24 @@ template <class Io = PosixIo> class PackedWriter {
     constexpr std::uint64_t unit = detail::packed_alignment;
     part.bytes.resize((part.bytes.size() + unit - 1) / unit * unit);
   }
-  void append(Column& its, const Part& part) {
+  void place(Column& its, Part& part) {
     for (detail::PackedPlace place : part.places) {
       its.packed_bytes += place.bytes;
       its.raw_chunks += place.codec == PackedCodec::raw ? 1 : 0;
       place.at += end_;
       its.packed.chunks.push_back(place);
     }
-    file_->write(end_, part.bytes);
+    part.places.clear();
+    part.at = end_;
     end_ += part.bytes.size();
+  }
+  void write(std::vector<Part>& parts) {
+    for (Part& part : parts) {
+      if (!part.bytes.empty()) {
+        file_->write(part.at, part.bytes);
+        part.bytes.clear();
+      }
+    }
   }
   static PackedColumnInfo info(const Column& its) {
     return {.name = its.packed.name,
@@ -322,7 +349,8 @@ template <class Io = PosixIo> class PackedWriter {
   std::string path_;
   std::optional<NewFile<Io>> file_; // until it is finished
   std::deque<Column> columns_;
-  std::vector<Part> parts_; // a worker's each
+  std::vector<Part> parts_;        // a worker's each
+  std::vector<Part> packed_parts_; // those before, to be written
   std::uint64_t end_ = detail::packed_header_bytes;
 };
 

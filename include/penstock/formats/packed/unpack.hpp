@@ -13,6 +13,7 @@
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/formats/packed/detail/unpack_call.hpp>
+#include <penstock/formats/packed/detail/unpack_node.hpp>
 #include <penstock/formats/packed/packed_source.hpp>
 #include <penstock/machine/usable.hpp>
 #include <penstock/stage.hpp>
@@ -33,10 +34,10 @@ struct UnpackOptions {
 
 /// Unpacks packed batches on the device. Made by unpack().
 ///
-/// Each batch is one record of the source, and gives its records, fewer at the end of the files. A
-/// chunk that its decoder refuses ends the run with file, offset, column, chunk and record. The
-/// stage looks for that without waiting, so a batch may have been delivered before; none is behind
-/// the end of a run.
+/// Each batch has some records of the source, fewer at the end of the files. A chunk that its
+/// decoder refuses ends the run with file, offset, column, chunk and record. The stage looks for
+/// that without waiting, so a batch may have been delivered before; none is behind the end of a
+/// run.
 template <class Schema, class Io> class Unpack : public StageBase {
  public:
   /// The batch that it takes.
@@ -50,8 +51,7 @@ template <class Schema, class Io> class Unpack : public StageBase {
 
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
-    plan.batch = 1;
-    plan.workers = std::max(plan.workers, usable_processors()); // one reads a batch as a whole
+    plan.workers = std::max(plan.workers, usable_processors()); // with an order, a slot each
   }
   /// For prepare().
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
@@ -70,24 +70,27 @@ template <class Schema, class Io> class Unpack : public StageBase {
  private:
   template <class D> void add(detail::Build<D>& build) const {
     using Link = detail::DeviceLink<D>;
-    using Call = detail::UnpackCall<Schema, Io, D>;
     detail::checked_depth("unpack", options_.depth);
     if (options_.streams == 0 || options_.streams > 64) {
       detail::throw_error<OptionError>(
           {"penstock: unpack: streams is ", options_.streams, ": give it 1 to 64."});
     }
     const auto in = build.device_input();
-    const std::size_t batch = source_.batch();
-    if (in->layout().units != 1) {
+    const auto blobs = source_.opened();
+    if (in->layout().units != blobs->pieces()) {
       detail::throw_error<OptionError>(
-          {"penstock: unpack: a batch is one record of packed(), and the Reader's have ",
-           in->layout().units,
+          {"penstock: unpack: packed() has ", blobs->pieces(),
+           " pieces in a slot, and the Reader's slots have ", in->layout().units,
            ": leave out the .batch of the Reader and of the AsyncCopier, and give packed() one."});
     }
-    const detail::Recount recount{batch, 1};
+    const std::size_t batch = blobs->batch();
+    const detail::Recount recount{blobs->piece(), 1};
     const detail::Layout layout = detail::layout_of<Schema>(batch, extents(), 0, "unpack");
-    build.facts.units = recount.of_run(build.facts.units, build.facts.epochs, 1);
-    build.facts.needs.recount(1, batch);
+    build.facts.units =
+        recount.of_run(build.facts.units, build.facts.epochs, batch / blobs->piece());
+    build.facts.needs.recount(1, blobs->piece());
+    build.facts.needs.gather(batch);
+    build.facts.slots_read = 0;
     build.facts.one_for_one = false;
     build.facts.depth = options_.depth != 0 ? options_.depth : build.facts.depth;
     const std::size_t copies =
@@ -96,9 +99,9 @@ template <class Schema, class Io> class Unpack : public StageBase {
     const auto out = detail::new_shared<Link>(*build.device, slots, layout,
                                               build.device_thread().bell(), "unpack");
     build.device_output(out);
-    build.template add_step<detail::KernelNode<Call, PackedRecords, Schema, false, D>>(
+    build.template add_step<detail::UnpackNode<Schema, Io, D>>(
         out, build.setup("Unpack", 1, StageKind::kernel), *build.device, in, out,
-        Call{*build.device, source_.opened()}, options_.streams, recount);
+        detail::UnpackCall<Schema, Io, D>{*build.device, blobs}, options_.streams, blobs->slots());
   }
   std::vector<std::size_t> extents() const {
     if constexpr (detail::HasColumns<Schema>) {

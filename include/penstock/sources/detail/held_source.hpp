@@ -36,6 +36,7 @@ struct HeldSource {
   virtual std::uint64_t group() const = 0;
   virtual std::uint64_t identity() const = 0;
   virtual std::uint64_t value_bytes(std::uint64_t records) const = 0;
+  virtual std::uint64_t together() const = 0;
   virtual void note(std::string& to) const = 0;
   virtual std::string name(std::uint64_t record) const = 0;
 };
@@ -86,6 +87,7 @@ template <Source S, class Base> class HeldOf : public Base {
   [[gnu::cold]] std::uint64_t value_bytes(std::uint64_t records) const final {
     return value_bytes_of(source_, records);
   }
+  [[gnu::cold]] std::uint64_t together() const final { return together_of(source_); }
   [[gnu::cold]] void note(std::string& to) const final { note_of(source_, to); }
   [[gnu::cold]] std::string name(std::uint64_t record) const final {
     return name_of(source_, record);

@@ -44,6 +44,14 @@ template <class S> std::uint64_t value_bytes_of(const S& source, std::uint64_t r
     return unknown_size;
   }
 }
+/// Returns 0 where the source does not tell.
+template <class S> std::uint64_t together_of(const S& source) {
+  if constexpr (requires { source.together(); }) {
+    return source.together();
+  } else {
+    return 0;
+  }
+}
 /// Returns how many bytes `records` values of one column have together at most if one has no more
 /// than `longest`, and any may come again and again. unknown_size stands for itself.
 constexpr std::uint64_t repeated_bytes(std::uint64_t longest, std::uint64_t records) noexcept {

@@ -20,16 +20,19 @@ namespace penstock::detail {
 
 /// The symbol of a rank, and the bits that follow it.
 struct RankCode {
-  std::uint32_t symbol;
-  std::uint32_t bits;
-  unsigned width;
+  std::uint16_t bits{};
+  std::uint8_t symbol{};
+  std::uint8_t width : 7 {};
+  bool known : 1 {}; ///< Whether the value has a rank, and the symbol a frequency.
 
   static constexpr RankCode of(std::uint32_t rank) noexcept {
     if (rank < 16) {
-      return {rank, 0, 0};
+      return {0, static_cast<std::uint8_t>(rank), 0, true};
     }
     const auto width = static_cast<unsigned>(std::bit_width(std::uint64_t{rank})) - 4;
-    return {8 * width + (rank >> width), rank & ((1U << width) - 1), width};
+    return {static_cast<std::uint16_t>(rank & ((1U << width) - 1)),
+            static_cast<std::uint8_t>(8 * width + (rank >> width)),
+            static_cast<std::uint8_t>(width & 0x7F), true};
   }
 };
 
@@ -62,9 +65,11 @@ class ChunkPacker {
       : type_{type}, code_{std::move(code)}, encoder_{code_.frequencies} {
     if (code_.codec == PackedCodec::ranked) {
       const auto most = std::max_element(code_.ranked.begin(), code_.ranked.end());
-      rank_of_.resize(most == code_.ranked.end() ? 0 : std::size_t{*most} + 1, unknown);
-      for (std::size_t rank = 0; rank != code_.ranked.size(); ++rank) {
-        rank_of_[code_.ranked[rank]] = static_cast<std::uint32_t>(rank);
+      code_of_.resize(most == code_.ranked.end() ? 0 : std::size_t{*most} + 1);
+      for (std::uint32_t rank = 0; rank != code_.ranked.size(); ++rank) {
+        RankCode& its = code_of_[code_.ranked[rank]];
+        its = RankCode::of(rank);
+        its.known = encoder_.knows(its.symbol);
       }
     }
   }
@@ -86,8 +91,6 @@ class ChunkPacker {
   }
 
  private:
-  static constexpr std::uint32_t unknown = ~0U;
-
   template <class T> static T value(std::span<const std::byte> chunk, std::size_t at) noexcept {
     T value;
     std::memcpy(&value, chunk.data() + at * sizeof(T), sizeof value);
@@ -149,72 +152,88 @@ class ChunkPacker {
     return true;
   }
 
-  /// Calls f(step, lane, value) for all values, each step after those behind it, with the last
-  /// value for those that are missing in a block.
-  template <class T, class F> static void backwards(std::span<const std::byte> chunk, F f) {
-    const std::size_t count = chunk.size() / sizeof(T);
-    const std::size_t blocks = (count + packed_block - 1) / packed_block;
-    for (std::size_t step = 16 * blocks; step-- != 0;) {
-      f([&](unsigned lane) {
-        const std::size_t at = step / 16 * packed_block + std::size_t{16} * lane + step % 16;
-        return value<T>(chunk, std::min(at, count - 1));
-      });
+  /// Returns the number of values, made a multiple of a block's.
+  static std::size_t in_blocks(std::size_t count) noexcept {
+    return (count + packed_block - 1) / packed_block * packed_block;
+  }
+  /// Calls f(place, i) for each of so many values, and for the last again instead of those that are
+  /// missing in a block. Places are in the order of steps: a step's lanes side by side.
+  template <class F> static void in_steps(std::size_t count, F f) {
+    const auto block = [&](std::size_t begin, auto value_of) {
+      for (std::size_t k = 0; k != 16; ++k) {
+        for (std::size_t lane = 0; lane != warp_lanes; ++lane) {
+          f(begin + k * warp_lanes + lane, value_of(begin + 16 * lane + k));
+        }
+      }
+    };
+    const std::size_t whole = count / packed_block * packed_block;
+    for (std::size_t begin = 0; begin != whole; begin += packed_block) {
+      block(begin, [](std::size_t i) { return i; });
+    }
+    if (whole != count) {
+      block(whole, [&](std::size_t i) { return std::min(i, count - 1); });
     }
   }
-  template <class T> static std::size_t steps(std::span<const std::byte> chunk) noexcept {
-    return (chunk.size() / sizeof(T) + packed_block - 1) / packed_block * 16;
-  }
-  /// Appends the stream of symbol(value) of each value. Returns whether all are known.
-  template <class T, class Symbol> bool stream(std::span<const std::byte> chunk, Symbol symbol) {
-    for (std::size_t i = 0; i != chunk.size() / sizeof(T); ++i) {
-      if (!encoder_.knows(symbol(value<T>(chunk, i)))) {
-        return false;
-      }
+  /// Appends the stream of symbols_ if all are `known`. Returns whether they are.
+  bool stream(bool known) {
+    if (!known) {
+      return false;
     }
-    encoder_.begin(steps<T>(chunk));
-    backwards<T>(chunk, [&](auto its) {
-      for (unsigned lane = warp_lanes; lane-- != 0;) {
-        encoder_.put_symbol(lane, symbol(its(lane)));
-      }
-    });
+    encoder_.begin(symbols_.size() / warp_lanes);
+    for (std::size_t at = symbols_.size(); at != 0; at -= warp_lanes) {
+      encoder_.put_symbols(symbols_.data() + at - warp_lanes);
+    }
     encoder_.end(packed_);
     return true;
   }
 
   bool bytes(std::span<const std::byte> chunk) {
-    return stream<std::uint8_t>(chunk, [](std::uint32_t value) { return value; });
+    symbols_.resize(in_blocks(chunk.size()));
+    bool known = true;
+    in_steps(chunk.size(), [&](std::size_t place, std::size_t i) {
+      const auto symbol = std::to_integer<std::uint16_t>(chunk[i]);
+      symbols_[place] = symbol;
+      known &= encoder_.knows(symbol);
+    });
+    return stream(known);
   }
   bool float16(std::span<const std::byte> chunk) {
     const bool turned = is_turned(type_);
-    packed_.resize(steps<std::uint16_t>(chunk) * warp_lanes);
-    for (std::size_t i = 0; i != chunk.size() / 2; ++i) {
-      packed_[i] = static_cast<std::byte>(turned_value(value<std::uint16_t>(chunk, i), turned));
-    }
-    return stream<std::uint16_t>(
-        chunk, [&](std::uint32_t value) { return turned_value(value, turned) >> 8; });
+    const std::size_t count = chunk.size() / 2;
+    packed_.resize(in_blocks(count));
+    symbols_.resize(in_blocks(count));
+    bool known = true;
+    in_steps(count, [&](std::size_t place, std::size_t i) {
+      const std::uint32_t its = turned_value(value<std::uint16_t>(chunk, i), turned);
+      packed_[i] = static_cast<std::byte>(its);
+      symbols_[place] = static_cast<std::uint16_t>(its >> 8);
+      known &= encoder_.knows(its >> 8);
+    });
+    return stream(known);
   }
   bool ranked(std::span<const std::byte> chunk) {
     return type_.bytes == 2 ? ranked_of<std::uint16_t>(chunk) : ranked_of<std::uint32_t>(chunk);
   }
   template <class T> bool ranked_of(std::span<const std::byte> chunk) {
-    for (std::size_t i = 0; i != chunk.size() / sizeof(T); ++i) {
+    const std::size_t count = chunk.size() / sizeof(T);
+    symbols_.resize(in_blocks(count));
+    bits_.resize(in_blocks(count));
+    bool known = true;
+    in_steps(count, [&](std::size_t place, std::size_t i) {
       const T its = value<T>(chunk, i);
-      const std::uint32_t rank = its < rank_of_.size() ? rank_of_[its] : unknown;
-      if (rank == unknown || !encoder_.knows(RankCode::of(rank).symbol)) {
-        return false;
-      }
-    }
-    encoder_.begin(2 * steps<T>(chunk));
-    backwards<T>(chunk, [&](auto its) {
-      RankCode codes[warp_lanes];
-      for (unsigned lane = warp_lanes; lane-- != 0;) {
-        codes[lane] = RankCode::of(rank_of_[its(lane)]);
-        encoder_.put_bits(lane, codes[lane].bits, codes[lane].width);
-      }
-      for (unsigned lane = warp_lanes; lane-- != 0;) {
-        encoder_.put_symbol(lane, codes[lane].symbol);
-      }
+      const RankCode code = its < code_of_.size() ? code_of_[its] : RankCode{};
+      known &= code.known;
+      symbols_[place] = code.symbol;
+      bits_[place] = code.bits | std::uint32_t{code.width} << 16;
     });
+    if (!known) {
+      return false;
+    }
+    encoder_.begin(symbols_.size() / warp_lanes * 2);
+    for (std::size_t at = symbols_.size(); at != 0; at -= warp_lanes) {
+      encoder_.put_bits(bits_.data() + at - warp_lanes);
+      encoder_.put_symbols(symbols_.data() + at - warp_lanes);
+    }
     encoder_.end(packed_);
     return true;
   }
@@ -222,7 +241,9 @@ class ChunkPacker {
   ValueType type_;
   ColumnCode code_;
   RansEncoder encoder_;
-  std::vector<std::uint32_t> rank_of_;
+  std::vector<RankCode> code_of_;      // of each value
+  std::vector<std::uint16_t> symbols_; // of a chunk, in the order of steps
+  std::vector<std::uint32_t> bits_;    // and those that follow them, with their number above
   std::vector<std::byte> packed_;
 };
 

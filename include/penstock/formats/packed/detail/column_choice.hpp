@@ -5,6 +5,7 @@
 #include <penstock/data/packed.hpp>
 #include <penstock/formats/packed/detail/chunk_packer.hpp>
 #include <penstock/formats/packed/packed_info.hpp>
+#include <penstock/io/detail/opening.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
 #include <algorithm>
@@ -25,23 +26,37 @@ class ColumnChoice {
 
   bool learned() const noexcept { return learned_ != 0; }
 
-  /// Counts whole values.
-  void learn(std::span<const std::byte> values) {
-    learned_ += values.size();
-    for (; !values.empty(); ++chunks_) {
-      const auto chunk = values.first(std::min(chunk_bytes_, values.size()));
-      values = values.subspan(chunk.size());
-      count(chunk);
-      if (chunks_ % every_ == 0) {
-        samples_.emplace_back(chunk.begin(), chunk.end());
+  /// Counts whole values, on so many threads.
+  void learn(std::span<const std::byte> values, unsigned workers = 1) {
+    for (auto rest = values; !rest.empty();) {
+      const std::size_t begun = learned_ % chunk_bytes_;
+      const auto some = rest.first(std::min(chunk_bytes_ - begun, rest.size()));
+      if (begun == 0 && samples_.size() == most_samples) {
+        halve_samples();
       }
-      if (samples_.size() == most_samples) { // every second one goes, so that they lie evenly
-        for (std::size_t i = 1; i != most_samples / 2; ++i) {
-          samples_[i] = std::move(samples_[2 * i]);
+      if (learned_ / chunk_bytes_ % every_ == 0) {
+        if (begun == 0) {
+          samples_.emplace_back();
         }
-        samples_.resize(most_samples / 2);
-        every_ *= 2;
+        samples_.back().insert(samples_.back().end(), some.begin(), some.end());
       }
+      learned_ += some.size();
+      rest = rest.subspan(some.size());
+    }
+    const std::size_t chunks = (values.size() + chunk_bytes_ - 1) / chunk_bytes_;
+    const std::size_t parts = std::min<std::size_t>(workers, chunks / least_chunks);
+    if (parts < 2) {
+      return count(values);
+    }
+    std::vector<ColumnChoice> others(parts, ColumnChoice{type_, chunk_bytes_});
+    const auto count_part = [&](std::size_t i) {
+      const std::size_t begin = chunks * i / parts * chunk_bytes_;
+      const std::size_t end = std::min(chunks * (i + 1) / parts * chunk_bytes_, values.size());
+      others[i].count(values.subspan(begin, end - begin));
+    };
+    for_all(parts, count_part, [] {}, parts).rethrow_at(0);
+    for (const ColumnChoice& other : others) {
+      add(other);
     }
   }
 
@@ -49,6 +64,9 @@ class ColumnChoice {
   /// bytes, and puts each one's ratio into `tried`; raw, unless another needs a fiftieth less.
   ColumnCode choose(std::vector<PackedTry>& tried) const {
     ColumnCode best;
+    if (!learned()) {
+      return best;
+    }
     double most = 1.02;
     for (ColumnCode& code : candidates()) {
       const double ratio = ratio_of(code);
@@ -63,6 +81,7 @@ class ColumnChoice {
 
  private:
   static constexpr std::size_t most_samples = 64;
+  static constexpr std::size_t least_chunks = 64; // that pay for a thread
 
   bool has_ranks() const noexcept {
     return (type_.kind == 'u' || type_.kind == 'i') && (type_.bytes == 2 || type_.bytes == 4);
@@ -84,6 +103,25 @@ class ColumnChoice {
     }
     if (has_ranks() && all_rank_) {
       type_.bytes == 2 ? count_values<std::uint16_t>(chunk) : count_values<std::uint32_t>(chunk);
+    }
+  }
+  /// Leaves every second one, so that they lie evenly.
+  void halve_samples() {
+    for (std::size_t i = 1; i != most_samples / 2; ++i) {
+      samples_[i] = std::move(samples_[2 * i]);
+    }
+    samples_.resize(most_samples / 2);
+    every_ *= 2;
+  }
+  /// Adds what another one has counted.
+  void add(const ColumnChoice& other) {
+    for (std::size_t symbol = 0; symbol != symbols_.size(); ++symbol) {
+      symbols_[symbol] += other.symbols_[symbol];
+    }
+    all_rank_ = all_rank_ && other.all_rank_;
+    counts_.resize(all_rank_ ? std::max(counts_.size(), other.counts_.size()) : 0);
+    for (std::size_t value = 0; all_rank_ && value != other.counts_.size(); ++value) {
+      counts_[value] += other.counts_[value];
     }
   }
   template <class T> void count_values(std::span<const std::byte> chunk) {
@@ -153,7 +191,6 @@ class ColumnChoice {
   ValueType type_;
   std::size_t chunk_bytes_;
   std::uint64_t learned_ = 0;
-  std::uint64_t chunks_ = 0;
   std::uint64_t every_ = 1;
   bool all_rank_ = true;
   std::array<std::uint64_t, 256> symbols_{};

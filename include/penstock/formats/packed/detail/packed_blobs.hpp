@@ -20,45 +20,67 @@
 
 namespace penstock::detail {
 
-/// Records of opened packed files, in packed batches of equally many: number g has those from g
-/// times `batch` on. Any thread.
+/// Records of opened packed files, in packed pieces of equally many: number g has those from g
+/// times piece() on. Pieces of about 1 MiB are what workers read side by side, and slots of about 4
+/// MiB, which hold several, what is copied: a batch is one slot or several. Any thread.
 template <class Io> class PackedBlobs {
   using Files = PackedFiles<Io>;
   using Part = typename Files::Part;
   using Column = typename Files::Column;
 
  public:
-  /// `batch`: records of each; 0 for about 4 MiB. Throws OptionError.
-  PackedBlobs(Files files, std::size_t batch) : files_{std::move(files)}, batch_{usual(batch)} {
+  /// `batch`: records of a batch; 0 for about 4 MiB. Throws OptionError.
+  PackedBlobs(Files files, std::size_t batch)
+      : files_{std::move(files)}, batch_{usual(batch)},
+        slot_{equal_part(batch_, batch_ * record_bytes() / usual_slot)},
+        piece_{equal_part(slot_, std::min<std::uint64_t>(slot_ * record_bytes() / usual_piece,
+                                                         PackedBatch<1>::most_pieces))} {
+    lengths_.reserve(size());
     Largest largest;
     for (std::uint64_t number = 0; number != size(); ++number) {
-      largest.add(length(number));
+      std::uint64_t bytes = sizeof(PackedHead);
+      each_chunk(number, [&](const Chunk& chunk) {
+        bytes += sizeof(PackedPart) + aligned(chunk.place().bytes);
+      });
+      lengths_.push_back(bytes);
+      largest.add(bytes);
     }
     sums_ = LargestSums{std::move(largest)};
   }
 
   const Files& files() const noexcept { return files_; }
+  /// Return how many records a batch and a piece have, how many pieces a slot has, and how many
+  /// slots a batch.
+  /// @{
   std::size_t batch() const noexcept { return batch_; }
+  std::size_t piece() const noexcept { return piece_; }
+  std::size_t pieces() const noexcept { return slot_ / piece_; }
+  std::size_t slots() const noexcept { return batch_ / slot_; }
+  /// @}
+  /// Returns how many pieces there are.
   std::uint64_t size() const noexcept {
-    return files_.size() / batch_ + (files_.size() % batch_ != 0 ? 1 : 0);
+    return files_.size() / piece_ + (files_.size() % piece_ != 0 ? 1 : 0);
   }
-  std::uint64_t value_bytes(std::uint64_t records) const noexcept { return sums_.of(records); }
+  /// Returns how many bytes any so many pieces have together at most.
+  std::uint64_t value_bytes(std::uint64_t pieces) const noexcept { return sums_.of(pieces); }
 
-  /// Returns what a packed batch begins with.
+  /// Returns what a packed piece begins with.
   PackedHead head(std::uint64_t number) const {
-    PackedHead head{0, records_of(number), number * batch_};
-    each_chunk(number, [&](const Chunk&) { ++head.chunks; });
+    PackedHead head{0, records_of(number), number * piece_};
+    files_.each_part(head.first, head.records,
+                     [&](const Part& part, std::uint64_t record, std::uint64_t here) {
+                       for (const Column& column : part.columns) {
+                         const std::uint64_t each = column.packed.record_values();
+                         const std::uint64_t values = column.packed.chunk_values;
+                         head.chunks += static_cast<std::uint32_t>(
+                             ((record + here) * each - 1) / values - record * each / values + 1);
+                       }
+                     });
     return head;
   }
-  /// Returns the bytes of a packed batch.
-  std::uint64_t length(std::uint64_t number) const {
-    std::uint64_t bytes = sizeof(PackedHead);
-    each_chunk(number, [&](const Chunk& chunk) {
-      bytes += sizeof(PackedPart) + aligned(chunk.place().bytes);
-    });
-    return bytes;
-  }
-  /// Reads a packed batch, and checks the packed bytes of its chunks. Throws SourceError with file
+  /// Returns the bytes of a packed piece.
+  std::uint64_t length(std::uint64_t number) const noexcept { return lengths_[number]; }
+  /// Reads a packed piece, and checks the packed bytes of its chunks. Throws SourceError with file
   /// and offset, and `number` as its record.
   void read(std::uint64_t number, std::span<std::byte> into) const {
     const PackedHead its = head(number);
@@ -86,41 +108,41 @@ template <class Io> class PackedBlobs {
     });
     run.read();
   }
-  /// Has the system read these packed batches into the page cache.
+  /// Has the system read these packed pieces into the page cache.
   void will_read(std::uint64_t number, std::uint64_t count) const noexcept {
-    const std::uint64_t first = number * batch_;
-    files_.will_read(first, std::min(count * batch_, files_.size() - first));
+    const std::uint64_t first = number * piece_;
+    files_.will_read(first, std::min(count * piece_, files_.size() - first));
   }
 
-  /// Throws the error of chunk number `at` of a packed batch, which its decoder refused.
+  /// Throws the error of chunk number `at` of a packed piece, which its decoder refused.
   [[noreturn, gnu::cold]] void refuse(std::uint64_t number, std::uint32_t at) const {
     each_chunk(number, [&](const Chunk& chunk) {
       if (at-- == 0) {
         refuse(chunk, "is not packed as its codec says", record_of(chunk));
       }
     });
-    throw_error<Error>({"penstock: unpack: packed batch ", number, " has not so many chunks."});
+    throw_error<Error>({"penstock: unpack: packed piece ", number, " has not so many chunks."});
   }
-  /// Returns the first record of such a chunk that the packed batch has, counted from its first.
+  /// Returns the first record of such a chunk that the piece has, counted from its first.
   std::uint64_t record_in(std::uint64_t number, std::uint32_t at) const {
     std::uint64_t record = 0;
     each_chunk(number, [&](const Chunk& chunk) {
       if (at-- == 0) {
-        record = std::max(record_of(chunk), number * batch_) - number * batch_;
+        record = std::max(record_of(chunk), number * piece_) - number * piece_;
       }
     });
     return record;
   }
 
  private:
-  /// A chunk that has values of a packed batch.
+  /// A chunk that has values of a packed piece.
   struct Chunk {
     const Part* part;
     const Column* column;
     std::size_t table;
     std::uint64_t number; // in the column
     std::uint32_t values, first, wanted;
-    std::uint64_t to; // a byte of the column in the batch
+    std::uint64_t to; // a byte of the column in the piece
 
     const PackedPlace& place() const { return column->packed.chunks[number]; }
   };
@@ -167,30 +189,53 @@ template <class Io> class PackedBlobs {
     std::size_t count{};
   };
 
+  static constexpr std::uint64_t usual_slot = std::uint64_t{4} << 20; // of values
+  static constexpr std::uint64_t usual_piece = std::uint64_t{1} << 20;
+
   static constexpr std::uint64_t aligned(std::uint64_t bytes) {
     return (bytes + packed_alignment - 1) / packed_alignment * packed_alignment;
   }
-  std::size_t usual(std::size_t asked) const {
-    constexpr std::uint64_t most = std::uint64_t{1} << 31;
-    constexpr std::uint64_t usual_bytes = std::uint64_t{4} << 20;
-    std::uint64_t bytes = 0; // of a record
+  std::uint64_t record_bytes() const {
+    std::uint64_t bytes = 0;
     if (!files_.parts().empty()) {
       for (const Column& column : files_.parts().front().columns) {
         bytes += column.packed.record_values() * column.packed.type.bytes;
       }
     }
+    return bytes;
+  }
+  std::size_t usual(std::size_t asked) const {
+    constexpr std::uint64_t most = std::uint64_t{1} << 31;
+    const std::uint64_t bytes = record_bytes();
     const std::uint64_t batch =
         asked != 0 ? asked
-                   : std::max<std::uint64_t>(usual_bytes / std::max<std::uint64_t>(bytes, 1), 1);
+        : files_.parts().empty()
+            ? 1
+            : std::max<std::uint64_t>(usual_slot / std::max<std::uint64_t>(bytes, 1), 1);
     if (batch > most || (bytes != 0 && batch > (std::uint64_t{1} << 40) / bytes)) {
       throw_error<OptionError>(
           {"penstock: packed: batch is ", batch, " records of ", bytes, " bytes: give it fewer."});
     }
     return static_cast<std::size_t>(batch);
   }
+  /// Returns the records of one of at most so many equal parts; of whole chunks, if all are.
+  std::size_t equal_part(std::size_t records, std::uint64_t parts) const {
+    const auto whole = [&](std::size_t some) {
+      const auto& all = files_.parts();
+      return all.empty() || std::ranges::all_of(all.front().columns, [&](const Column& its) {
+               return some * its.packed.record_values() % its.packed.chunk_values == 0;
+             });
+    };
+    for (; parts > 1; --parts) {
+      if (records % parts == 0 && (whole(records / parts) || !whole(records))) {
+        return records / parts;
+      }
+    }
+    return records;
+  }
   std::uint32_t records_of(std::uint64_t number) const noexcept {
     return static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(batch_, files_.size() - number * batch_));
+        std::min<std::uint64_t>(piece_, files_.size() - number * piece_));
   }
   std::uint64_t record_of(const Chunk& chunk) const {
     const PackedColumn& its = chunk.column->packed;
@@ -206,9 +251,9 @@ template <class Io> class PackedBlobs {
                        chunk.part->path, chunk.place().at, record);
   }
 
-  /// Calls f(chunk) for each chunk that has values of a packed batch.
+  /// Calls f(chunk) for each chunk that has values of a packed piece.
   template <class F> void each_chunk(std::uint64_t number, F f) const {
-    const std::uint64_t first = number * batch_;
+    const std::uint64_t first = number * piece_;
     std::uint64_t before = 0; // records
     files_.each_part(
         first, records_of(number), [&](const Part& part, std::uint64_t record, std::uint64_t here) {
@@ -236,7 +281,10 @@ template <class Io> class PackedBlobs {
   }
 
   Files files_;
-  std::size_t batch_;
+  std::size_t batch_; // records
+  std::size_t slot_;
+  std::size_t piece_;
+  std::vector<std::uint64_t> lengths_; // of the pieces
   LargestSums sums_;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/formats/packed/detail/rans_lanes.hpp>
 #include <penstock/host/detail/rans.hpp>
 
 #include <algorithm>
@@ -67,64 +68,48 @@ class RansEncoder {
   explicit RansEncoder(const RansFrequencies& frequencies) {
     std::uint32_t first = 0;
     for (std::size_t i = 0; i != symbols_.size(); ++i) {
-      const std::uint32_t its = frequencies.of[i];
-      symbols_[i] = {its == 0 ? 0 : (std::uint64_t{1} << divided_bits) / its + 1, its, first};
-      first += its;
+      symbols_[i] = RansSymbol::of(frequencies.of[i], first);
+      first += frequencies.of[i];
     }
   }
 
   /// Returns whether the symbol has a frequency: no other one can be put.
-  bool knows(std::uint32_t symbol) const noexcept { return symbols_[symbol].frequency != 0; }
+  bool knows(std::uint32_t symbol) const noexcept { return symbols_[symbol].known(); }
   /// Begins a stream of at most so many steps.
   void begin(std::size_t steps) {
     state_.fill(rans_least);
-    // A step puts a word at most, and one more is stored before the first.
-    words_.resize(std::max(words_.size(), steps * warp_lanes + 1));
-    at_ = words_.size();
+    // A step puts a word a lane at most, and stores 8 more before the first.
+    words_.resize(std::max(words_.size(), steps * warp_lanes + 8));
+    to_ = words_.data() + words_.size();
   }
-  void put_symbol(unsigned lane, std::uint32_t symbol) noexcept {
-    std::uint32_t& state = state_[lane];
-    const auto [reciprocal, frequency, first] = symbols_[symbol];
-    put_word(state, state >= std::uint64_t{frequency} << (32 - rans_bits));
-    // To divide takes as long as all else. This is exact, and does not overflow: the state is below
-    // 2^20 times the frequency, which is at most 2^12.
-    const auto quotient = static_cast<std::uint32_t>(state * reciprocal >> divided_bits);
-    state = (quotient << rans_bits) + (state - quotient * frequency) + first;
+  /// Puts a symbol for each lane.
+  void put_symbols(const std::uint16_t* symbols) noexcept {
+    for (unsigned lane = warp_lanes; lane != 0; lane -= 8) {
+      const unsigned from = lane - 8;
+      to_ = eight_.put_symbols(&state_[from], symbols_.data(), symbols + from, to_);
+    }
   }
-  /// Puts the lowest `width` bits, at most 16; the others are 0.
-  void put_bits(unsigned lane, std::uint32_t bits, unsigned width) noexcept {
-    std::uint32_t& state = state_[lane];
-    put_word(state, state >= std::uint64_t{1} << (32 - width));
-    state = state << width | bits;
+  /// Puts bits for each lane: the lower half of its number, as many as the upper half says, at most
+  /// 16; the others are 0.
+  void put_bits(const std::uint32_t* bits) noexcept {
+    for (unsigned lane = warp_lanes; lane != 0; lane -= 8) {
+      to_ = eight_.put_bits(&state_[lane - 8], bits + lane - 8, to_);
+    }
   }
   /// Appends the stream.
   void end(std::vector<std::byte>& to) const {
     const auto states = std::as_bytes(std::span{state_});
-    const auto words = std::as_bytes(std::span{words_}.subspan(at_));
+    const auto words = std::as_bytes(std::span{to_, words_.data() + words_.size()});
     to.insert(to.end(), states.begin(), states.end());
     to.insert(to.end(), words.begin(), words.end());
   }
 
  private:
-  /// Puts the lower half of the state, if `full`. It stores it in any case, since a processor
-  /// cannot guess which state is full.
-  void put_word(std::uint32_t& state, bool full) noexcept {
-    words_[at_ - 1] = static_cast<std::uint16_t>(state);
-    at_ -= static_cast<std::size_t>(full);
-    state >>= 16U * static_cast<unsigned>(full);
-  }
-
-  static constexpr unsigned divided_bits = 44;
-  struct Symbol {
-    std::uint64_t reciprocal; // 2^44 over the frequency, rounded up
-    std::uint32_t frequency;
-    std::uint32_t first;
-  };
-
-  std::array<Symbol, 256> symbols_{};
+  std::array<RansSymbol, 256> symbols_{};
   std::array<std::uint32_t, warp_lanes> state_{};
-  std::vector<std::uint16_t> words_; // from at_ on
-  std::size_t at_ = 0;
+  std::vector<std::uint16_t> words_; // from to_ on
+  std::uint16_t* to_ = nullptr;
+  RansEightLanes eight_;
 };
 
 } // namespace penstock::detail

@@ -81,73 +81,87 @@ template <AnyDevice D> class PackedTables {
   DeviceArray<PackedTable, D> tables_;
 };
 
-/// The callable of unpack(), for a KernelNode, which tells it what the next batch is, and asks it
-/// for damage. Only the device thread uses it.
+/// Unpacks slots of pieces on streams, and finds later which were damaged. Only the device thread
+/// uses it.
 template <class Schema, class Io, AnyDevice D> class UnpackCall {
   using Blobs = PackedBlobs<Io>;
   static constexpr std::size_t columns = packed_columns<Schema>::count;
   using Work = PackedBatch<columns>;
 
  public:
-  /// A batch with a damaged chunk: the number of its first record, as delivered.
+  /// A damaged chunk: the number of its batch's first record, as delivered, and its piece.
   struct Damaged {
     std::uint64_t index;
-    std::uint64_t number;
-    std::uint32_t chunk;
+    PackedPiece piece;
+    std::uint64_t chunk; // as PackedBatch::damaged has it
   };
 
   [[gnu::cold]] UnpackCall(D& device, Shared<const Blobs> blobs)
       : blobs_{std::move(blobs)},
         tables_{new_shared<const PackedTables<D>>(device, blobs_->files())},
         damaged_{
-            new_shared<Allocation>(Allocation::in<Pinned>(&device, most * sizeof(std::uint32_t)))} {
-  }
+            new_shared<Allocation>(Allocation::in<Pinned>(&device, most * sizeof(std::uint64_t)))},
+        begun_(most) {}
 
-  /// Says which record of the source comes next. Returns how many records are in it.
-  std::size_t next(std::uint64_t number) {
-    if (number >= blobs_->size()) {
+  /// The most slots whose work is open at once.
+  static constexpr std::size_t most = 64;
+
+  /// Says which piece of the source comes next in the slot to come, behind so many records of its
+  /// batch. Returns how many records are in it.
+  std::size_t next(std::uint64_t number, std::size_t before) {
+    Work& work = begun_[newest_ % most].work;
+    if (number >= blobs_->size() || work.piece_count == work.most_pieces) {
       throw_error<OptionError>({"penstock: unpack: the Reader reads record ", number,
                                 " of another source: give unpack() the one that it reads."});
     }
-    number_ = number;
-    head_ = blobs_->head(number);
-    return head_.records;
+    PackedPiece& piece = work.pieces[work.piece_count];
+    piece = {blobs_->head(number), 0, blobs_->length(number), before};
+    if (work.piece_count != 0) {
+      const PackedPiece& last = work.pieces[work.piece_count - 1];
+      piece.at = last.at + last.bytes;
+    }
+    ++work.piece_count;
+    return piece.head.records;
   }
-  /// Returns whether there is room to enqueue one more.
-  bool room() const noexcept { return newest_ - oldest_ != most; }
-  /// Enqueues the work of the next batch.
+  /// Returns whether there is room for one more slot.
+  bool room() const noexcept { return newest_ - oldest_ != most - 1; }
+  /// Enqueues the work of the next slot. `out` has the records of its batch so far.
   void operator()(Batch<const PackedRecords, Device> in, Batch<Schema, Device> out,
                   Stream<D> stream) {
     const auto packed = get<"packed">(in);
-    const std::uint64_t bytes = blobs_->length(number_);
-    if (bytes > packed.capacity()) {
+    Begun& begun = begun_[newest_ % most];
+    Work& work = begun.work;
+    const std::uint32_t count = work.piece_count;
+    if (count != 0 &&
+        work.pieces[count - 1].at + work.pieces[count - 1].bytes > packed.capacity()) {
       throw_error<OptionError>({"penstock: unpack: the batch is of another source than unpack() "
                                 "was given: give it the one that the Reader reads."});
     }
-    Work work{.packed = packed.values(),
-              .offsets = packed.offsets(),
-              .bytes = bytes,
-              .head = head_,
-              .tables = tables_->data(),
-              .table_count = tables_->size()};
+    work.packed = packed.values();
+    work.offsets = packed.offsets();
+    work.tables = tables_->data();
+    work.table_count = tables_->size();
     for (std::size_t i = 0; i != columns; ++i) {
       const auto& its = blobs_->files().parts().front().columns[i].packed;
-      work.columns[i] = {static_cast<std::byte*>(out.view().parts[i]),
-                         out.size() * its.record_values() * its.type.bytes};
+      const std::uint64_t each = its.record_values() * its.type.bytes;
+      work.columns[i] = {static_cast<std::byte*>(out.view().parts[i]), out.size() * each, each};
     }
     work.damaged = damaged(newest_);
     *work.damaged = 0;
-    begun_[newest_ % most] = {out.index(), number_, {}};
+    begun.index = out.index();
     unpack(stream, work);
   }
   /// Notes the fence of the work just enqueued.
-  void enqueued(const Fence<D>& fence) { begun_[newest_++ % most].done = fence; }
+  void enqueued(const Fence<D>& fence) {
+    begun_[newest_ % most].done = fence;
+    begun_[++newest_ % most].work.piece_count = 0;
+  }
   /// Looks at all work that is done, and returns the first damaged batch. Waits for nothing.
   std::optional<Damaged> look() {
     while (oldest_ != newest_ && begun_[oldest_ % most].done.reached()) {
       const Begun& its = begun_[oldest_ % most];
-      if (const std::uint32_t chunk = *damaged(oldest_++); chunk != 0) {
-        return Damaged{its.index, its.number, chunk};
+      if (const std::uint64_t chunk = *damaged(oldest_++); chunk != 0) {
+        return Damaged{its.index, its.work.pieces[chunk == Work::another ? 0 : chunk >> 32], chunk};
       }
     }
     return {};
@@ -156,37 +170,46 @@ template <class Schema, class Io, AnyDevice D> class UnpackCall {
   bool has_open() const noexcept { return oldest_ != newest_; }
   /// Returns the number of the first record at fault, as delivered.
   std::uint64_t record_of(const Damaged& its) const {
-    return its.index +
-           (its.chunk == Work::another ? 0 : blobs_->record_in(its.number, its.chunk - 1));
+    return its.index + (its.chunk == Work::another
+                            ? 0
+                            : its.piece.records + blobs_->record_in(number_of(its), chunk_of(its)));
   }
   /// Throws the error of a damaged batch.
   [[noreturn, gnu::cold]] void refuse(const Damaged& its) const {
     if (its.chunk == Work::another) {
-      throw_error<Error>({"penstock: unpack: what came is not packed batch ", its.number,
-                          " of its source: give unpack() the source that the Reader reads."});
+      throw_error<Error>({"penstock: unpack: what came is not the packed records from ",
+                          its.piece.head.first,
+                          " on of its source: give unpack() the source that the Reader reads."});
     }
-    blobs_->refuse(its.number, its.chunk - 1);
+    blobs_->refuse(number_of(its), chunk_of(its));
   }
   /// Forgets what was enqueued, when none of it runs any more.
-  void forget() noexcept { oldest_ = newest_ = 0; }
+  void forget() noexcept {
+    oldest_ = newest_ = 0;
+    begun_.front().work.piece_count = 0;
+  }
 
  private:
-  static constexpr std::size_t most = 64;
   struct Begun {
-    std::uint64_t index, number;
+    std::uint64_t index;
+    Work work;
     Fence<D> done;
   };
 
-  std::uint32_t* damaged(std::uint64_t at) const noexcept {
-    return reinterpret_cast<std::uint32_t*>(damaged_->data()) + at % most;
+  std::uint64_t* damaged(std::uint64_t at) const noexcept {
+    return reinterpret_cast<std::uint64_t*>(damaged_->data()) + at % most;
+  }
+  std::uint64_t number_of(const Damaged& its) const noexcept {
+    return its.piece.head.first / blobs_->piece();
+  }
+  static std::uint32_t chunk_of(const Damaged& its) noexcept {
+    return static_cast<std::uint32_t>(its.chunk) - 1;
   }
 
   Shared<const Blobs> blobs_;
   Shared<const PackedTables<D>> tables_;
   Shared<Allocation> damaged_;
-  std::uint64_t number_{};
-  PackedHead head_{};
-  Begun begun_[most]{};
+  std::vector<Begun> begun_; // the one to come too
   std::uint64_t oldest_{};
   std::uint64_t newest_{};
 };
