@@ -78,7 +78,7 @@ template <std::size_t Columns> struct PackedBatch {
   PENSTOCK_HD bool chunk(std::uint32_t i, PackedChunk& made) const {
     const auto its = part<PackedPart>(sizeof(PackedHead) + std::size_t{i} * sizeof(PackedPart));
     if (its.table >= table_count || its.at > bytes || its.packed_bytes > bytes - its.at ||
-        its.codec > static_cast<std::uint32_t>(PackedCodec::ranked)) {
+        its.codec > static_cast<std::uint32_t>(detail::packed_last_codec)) {
       return false;
     }
     const PackedTable& table = tables[its.table];

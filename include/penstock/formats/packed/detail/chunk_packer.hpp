@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/data/packed.hpp>
+#include <penstock/formats/packed/detail/class_packer.hpp>
+#include <penstock/formats/packed/detail/column_code.hpp>
 #include <penstock/formats/packed/detail/rans_encoder.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
@@ -11,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -33,28 +36,6 @@ struct RankCode {
   }
 };
 
-/// How a column is packed: its codec, and the tables that this one has.
-struct ColumnCode {
-  PackedCodec codec = PackedCodec::raw;
-  RansFrequencies frequencies{};
-  std::vector<std::uint32_t> ranked{}; // values by rank
-
-  bool has_frequencies() const noexcept { return codec >= PackedCodec::bytes; }
-  /// Returns the bytes that the tables take in a file.
-  std::size_t table_bytes() const noexcept {
-    return (has_frequencies() ? sizeof frequencies.of : 0) + 4 * ranked.size();
-  }
-};
-
-/// Whether values are turned left by a bit before PackedCodec::float16.
-inline bool is_turned(ValueType type) noexcept {
-  return type == ValueType{'V', 2};
-}
-/// The high byte of a value of two bytes is what PackedCodec::float16 codes.
-inline std::uint32_t turned_value(std::uint32_t value, bool turned) noexcept {
-  return turned ? (value << 1 & 0xFFFF) | value >> 15 : value;
-}
-
 /// Packs chunks of one column, one after the other.
 class ChunkPacker {
  public:
@@ -67,6 +48,9 @@ class ChunkPacker {
         rank_of_[code_.ranked[rank]] = static_cast<std::uint32_t>(rank);
       }
     }
+    if (code_.codec == PackedCodec::classes) {
+      class_packer_.emplace(code_);
+    }
   }
 
   const ColumnCode& code() const noexcept { return code_; }
@@ -78,6 +62,7 @@ class ChunkPacker {
                       : code_.codec == PackedCodec::bytes   ? bytes(chunk)
                       : code_.codec == PackedCodec::float16 ? float16(chunk)
                       : code_.codec == PackedCodec::ranked  ? ranked(chunk)
+                      : code_.codec == PackedCodec::classes ? classes(chunk)
                                                             : false;
     if (!done || packed_.size() >= chunk.size()) {
       return {PackedCodec::raw, chunk};
@@ -87,12 +72,6 @@ class ChunkPacker {
 
  private:
   static constexpr std::uint32_t unknown = ~0U;
-
-  template <class T> static T value(std::span<const std::byte> chunk, std::size_t at) noexcept {
-    T value;
-    std::memcpy(&value, chunk.data() + at * sizeof(T), sizeof value);
-    return value;
-  }
 
   bool bits(std::span<const std::byte> chunk) {
     const bool negative = type_.kind == 'i';
@@ -110,11 +89,11 @@ class ChunkPacker {
   template <class T> bool bits_of(std::span<const std::byte> chunk) {
     using U = std::make_unsigned_t<T>;
     const std::size_t count = chunk.size() / sizeof(T);
-    T least = value<T>(chunk, 0);
+    T least = value_at<T>(chunk, 0);
     T most = least;
     for (std::size_t i = 1; i != count; ++i) {
-      least = std::min(least, value<T>(chunk, i));
-      most = std::max(most, value<T>(chunk, i));
+      least = std::min(least, value_at<T>(chunk, i));
+      most = std::max(most, value_at<T>(chunk, i));
     }
     const auto base = static_cast<U>(least);
     const auto width = static_cast<unsigned>(
@@ -137,7 +116,7 @@ class ChunkPacker {
       }
     };
     for (std::size_t i = 0; i != count; ++i) {
-      const std::uint64_t some = static_cast<U>(value<U>(chunk, i) - base);
+      const std::uint64_t some = static_cast<U>(value_at<U>(chunk, i) - base);
       add(some & 0xFFFF'FFFFU, std::min(width, 32U));
       if (width > 32) {
         add(some >> 32, width - 32);
@@ -157,7 +136,7 @@ class ChunkPacker {
     for (std::size_t step = 16 * blocks; step-- != 0;) {
       f([&](unsigned lane) {
         const std::size_t at = step / 16 * packed_block + std::size_t{16} * lane + step % 16;
-        return value<T>(chunk, std::min(at, count - 1));
+        return value_at<T>(chunk, std::min(at, count - 1));
       });
     }
   }
@@ -167,7 +146,7 @@ class ChunkPacker {
   /// Appends the stream of symbol(value) of each value. Returns whether all are known.
   template <class T, class Symbol> bool stream(std::span<const std::byte> chunk, Symbol symbol) {
     for (std::size_t i = 0; i != chunk.size() / sizeof(T); ++i) {
-      if (!encoder_.knows(symbol(value<T>(chunk, i)))) {
+      if (!encoder_.knows(symbol(value_at<T>(chunk, i)))) {
         return false;
       }
     }
@@ -188,7 +167,7 @@ class ChunkPacker {
     const bool turned = is_turned(type_);
     packed_.resize(steps<std::uint16_t>(chunk) * warp_lanes);
     for (std::size_t i = 0; i != chunk.size() / 2; ++i) {
-      packed_[i] = static_cast<std::byte>(turned_value(value<std::uint16_t>(chunk, i), turned));
+      packed_[i] = static_cast<std::byte>(turned_value(value_at<std::uint16_t>(chunk, i), turned));
     }
     return stream<std::uint16_t>(
         chunk, [&](std::uint32_t value) { return turned_value(value, turned) >> 8; });
@@ -198,7 +177,7 @@ class ChunkPacker {
   }
   template <class T> bool ranked_of(std::span<const std::byte> chunk) {
     for (std::size_t i = 0; i != chunk.size() / sizeof(T); ++i) {
-      const T its = value<T>(chunk, i);
+      const T its = value_at<T>(chunk, i);
       const std::uint32_t rank = its < rank_of_.size() ? rank_of_[its] : unknown;
       if (rank == unknown || !encoder_.knows(RankCode::of(rank).symbol)) {
         return false;
@@ -219,9 +198,16 @@ class ChunkPacker {
     return true;
   }
 
+  bool classes(std::span<const std::byte> chunk) {
+    return type_.bytes == 1   ? class_packer_->pack<std::uint8_t>(chunk, packed_)
+           : type_.bytes == 2 ? class_packer_->pack<std::uint16_t>(chunk, packed_)
+                              : class_packer_->pack<std::uint32_t>(chunk, packed_);
+  }
+
   ValueType type_;
   ColumnCode code_;
   RansEncoder encoder_;
+  std::optional<ClassPacker> class_packer_; // of that codec
   std::vector<std::uint32_t> rank_of_;
   std::vector<std::byte> packed_;
 };

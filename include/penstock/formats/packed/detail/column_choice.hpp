@@ -4,6 +4,9 @@
 
 #include <penstock/data/packed.hpp>
 #include <penstock/formats/packed/detail/chunk_packer.hpp>
+#include <penstock/formats/packed/detail/column_code.hpp>
+#include <penstock/formats/packed/detail/rans_encoder.hpp>
+#include <penstock/formats/packed/detail/value_classes.hpp>
 #include <penstock/formats/packed/packed_info.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
@@ -46,15 +49,19 @@ class ColumnChoice {
   }
 
   /// Tries each codec that fits the type on the samples. Returns the one that needs the fewest
-  /// bytes, and puts each one's ratio into `tried`; raw, unless another needs a fiftieth less.
+  /// bytes, and puts each one's ratio into `tried`; raw, unless another needs a fiftieth less, and
+  /// a simple one, unless one that is slower to unpack needs a hundredth less.
   ColumnCode choose(std::vector<PackedTry>& tried) const {
     ColumnCode best;
     double most = 1.02;
     for (ColumnCode& code : candidates()) {
+      if (code.codec == PackedCodec::raw) {
+        continue; // a codec that does not fit after all
+      }
       const double ratio = ratio_of(code);
       tried.push_back({code.codec, ratio});
       if (ratio > most) {
-        most = ratio;
+        most = ratio * 1.01;
         best = std::move(code);
       }
     }
@@ -107,32 +114,63 @@ class ColumnChoice {
     std::vector<ColumnCode> all;
     all.push_back({PackedCodec::bits});
     if (type_.bytes == 1) {
-      all.push_back({PackedCodec::bytes, RansFrequencies::of_counts(symbols_)});
+      all.push_back({PackedCodec::bytes, {RansFrequencies::of_counts(symbols_)}});
     }
     if (type_ == ValueType{'V', 2} || type_ == ValueType{'f', 2}) {
-      all.push_back({PackedCodec::float16, RansFrequencies::of_counts(symbols_)});
+      all.push_back({PackedCodec::float16, {RansFrequencies::of_counts(symbols_)}});
     }
     if (has_ranks() && all_rank_) {
       all.push_back(by_ranks());
     }
+    if (type_.bytes == 1) {
+      all.push_back(by_classes<std::uint8_t>(by_frequency(symbols_)));
+    } else if (has_ranks() && all_rank_) {
+      all.push_back(type_.bytes == 2 ? by_classes<std::uint16_t>(all.back().ranked)
+                                     : by_classes<std::uint32_t>(all.back().ranked));
+    }
     return all;
   }
-  ColumnCode by_ranks() const {
-    ColumnCode code{PackedCodec::ranked};
-    for (std::uint32_t value = 0; value != counts_.size(); ++value) {
-      if (counts_[value] != 0) {
-        code.ranked.push_back(value);
+  template <class Counts> static std::vector<std::uint32_t> by_frequency(const Counts& counts) {
+    std::vector<std::uint32_t> values;
+    for (std::uint32_t value = 0; value != counts.size(); ++value) {
+      if (counts[value] != 0) {
+        values.push_back(value);
       }
     }
-    std::sort(code.ranked.begin(), code.ranked.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return counts_[a] != counts_[b] ? counts_[a] > counts_[b] : a < b;
+    std::sort(values.begin(), values.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return counts[a] != counts[b] ? counts[a] > counts[b] : a < b;
     });
-    std::array<std::uint64_t, 256> symbols{};
+    return values;
+  }
+  ColumnCode by_ranks() const {
+    ColumnCode code{.codec = PackedCodec::ranked, .ranked = by_frequency(counts_)};
+    std::array<std::uint64_t, rans_symbols> symbols{};
     for (std::uint32_t rank = 0; rank != code.ranked.size(); ++rank) {
       symbols[RankCode::of(rank).symbol] += counts_[code.ranked[rank]];
     }
-    code.frequencies = RansFrequencies::of_counts(symbols);
+    code.frequencies = {RansFrequencies::of_counts(symbols)};
     return code;
+  }
+  template <class T> ColumnCode by_classes(const std::vector<std::uint32_t>& ranked) const {
+    if (ranked.empty()) {
+      return {};
+    }
+    std::vector<std::uint32_t> number(*std::max_element(ranked.begin(), ranked.end()) +
+                                      std::size_t{1});
+    for (std::uint32_t i = 0; i != ranked.size(); ++i) {
+      number[ranked[i]] = i;
+    }
+    ValueClasses classes{ranked.size()};
+    std::vector<std::uint32_t> chunk;
+    for (const auto& sample : samples_) {
+      chunk.clear();
+      for (std::size_t i = 0; i != sample.size() / sizeof(T); ++i) {
+        chunk.push_back(number[value_at<T>(sample, i)]);
+      }
+      classes.add(chunk);
+    }
+    classes.sort();
+    return classes.code(ranked);
   }
 
   /// Returns the bytes of the samples over those that they are packed in, with their share of the
@@ -156,7 +194,7 @@ class ColumnChoice {
   std::uint64_t chunks_ = 0;
   std::uint64_t every_ = 1;
   bool all_rank_ = true;
-  std::array<std::uint64_t, 256> symbols_{};
+  std::array<std::uint64_t, rans_symbols> symbols_{};
   std::vector<std::uint64_t> counts_;
   std::vector<std::vector<std::byte>> samples_;
 };

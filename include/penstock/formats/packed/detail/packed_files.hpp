@@ -78,16 +78,8 @@ template <class Io> class PackedFiles {
  public:
   /// A wanted column of a file.
   struct Column {
-    PackedColumn packed;
-    std::vector<std::uint32_t> table;
-
-    PackedCode code() const noexcept {
-      return {.value_bytes = packed.type.bytes,
-              .turned = is_turned(packed.type),
-              .table = table.data(),
-              .ranked = packed.code.ranked.data(),
-              .ranks = static_cast<std::uint32_t>(packed.code.ranked.size())};
-    }
+    PackedColumn packed; // without its tables
+    CodeTables tables;
   };
   /// A file that has records.
   struct Part {
@@ -209,7 +201,7 @@ template <class Io> class PackedFiles {
       if (!unpack({.packed = bytes.data(),
                    .packed_bytes = place.bytes,
                    .codec = place.codec,
-                   .code = column_.code(),
+                   .code = column_.tables.code(),
                    .values = values,
                    .first = 0,
                    .wanted = values,
@@ -296,9 +288,9 @@ template <class Io> class PackedFiles {
     }
     Part& part = parts_.emplace_back(Part{its.path(), before, size(), file.records, {}});
     for (PackedColumn& column : file.columns) {
-      auto table = column.code.has_frequencies() ? column.code.frequencies.table()
-                                                 : std::vector<std::uint32_t>{};
-      part.columns.push_back({std::move(column), std::move(table)});
+      CodeTables tables{column.type, column.code};
+      column.code = {.codec = column.code.codec};
+      part.columns.push_back({std::move(column), std::move(tables)});
     }
   }
 

@@ -135,6 +135,8 @@ class PackedFileReader {
       return type.bytes == 2;
     case PackedCodec::ranked:
       return (type.kind == 'u' || type.kind == 'i') && (type.bytes == 2 || type.bytes == 4);
+    case PackedCodec::classes:
+      return type.bytes == 1 || fits(PackedCodec::ranked, type);
     }
     return false;
   }
@@ -155,10 +157,20 @@ class PackedFileReader {
     }
     ranks_ += ranks;
     if (ranks > packed_most_ranks || 4 * ranks_ > index_.size() ||
-        (ranks != 0) != (column.code.codec == PackedCodec::ranked)) {
+        (ranks != 0) != has_ranks(column.code.codec)) {
       refuse(at_ + 72, {"says that there are ", ranks, " ranks"});
     }
-    column.code.ranked.resize(ranks); // read_tables() fills it
+    const bool has_classes = column.code.codec == PackedCodec::classes;
+    const auto classes = number<std::uint32_t>(76);
+    if (has_classes ? classes == 0 || classes > packed_most_classes : classes != 0) {
+      refuse(at_ + 76, {"says that there are ", classes, " classes"});
+    }
+    // read_tables() fills these
+    column.code.frequencies.resize(has_classes                          ? classes
+                                   : has_frequencies(column.code.codec) ? 1U
+                                                                        : 0U);
+    column.code.symbols.resize(has_classes ? rans_symbols : 0);
+    column.code.ranked.resize(ranks);
     std::uint64_t bytes = column.type.bytes;
     bool good = extents <= packed_most_extents;
     for (std::size_t k = 0; good && k != packed_most_extents; ++k) {
@@ -172,8 +184,8 @@ class PackedFileReader {
     }
     good = good && !__builtin_mul_overflow(bytes, made_.records, &bytes) &&
            bytes <= static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max());
-    if (!good || number<std::uint32_t>(76) != 0) {
-      refuse(at_ + 76, {"has extents that cannot be, for ", made_.records, " records"});
+    if (!good) {
+      refuse(at_ + 80, {"has extents that cannot be, for ", made_.records, " records"});
     }
     return column;
   }
@@ -183,18 +195,28 @@ class PackedFileReader {
     if (!has(column.code.table_bytes())) {
       refuse(at_, {"ends, and tables should follow"});
     }
-    if (!column.code.has_frequencies()) {
-      return;
+    for (RansFrequencies& table : column.code.frequencies) {
+      for (std::size_t i = 0; i != table.of.size(); ++i) {
+        table.of[i] = number<std::uint16_t>(2 * i);
+      }
+      if (!table.fit()) {
+        refuse(at_, {"begins frequencies that do not add up to ", rans_entries});
+      }
+      at_ += sizeof table.of;
     }
-    auto& frequencies = column.code.frequencies;
-    for (std::size_t i = 0; i != frequencies.of.size(); ++i) {
-      frequencies.of[i] = number<std::uint16_t>(2 * i);
+    for (std::uint32_t& symbol : column.code.symbols) {
+      symbol = number<std::uint32_t>(0);
+      const auto its = PackedSymbol::of(symbol);
+      const unsigned most_bits = column.type.bytes == 1 ? 0 : packed_most_following;
+      if (its.bits > most_bits || its.rank + (std::uint64_t{1} << its.bits) > ranks ||
+          its.its_class >= column.code.frequencies.size()) {
+        refuse(at_, {"has a symbol that cannot stand for values"});
+      }
+      at_ += 4;
     }
-    if (!frequencies.fit()) {
-      refuse(at_, {"begins frequencies that do not add up to ", rans_entries});
-    }
-    at_ += sizeof frequencies.of;
-    const std::uint32_t most = column.type.bytes == 2 ? 0xFFFFU : packed_most_ranks - 1;
+    const std::uint32_t most = column.type.bytes == 1   ? 0xFFU
+                               : column.type.bytes == 2 ? 0xFFFFU
+                                                        : packed_most_ranks - 1;
     for (std::size_t rank = 0; rank != ranks; ++rank, at_ += 4) {
       column.code.ranked[rank] = number<std::uint32_t>(0);
       if (column.code.ranked[rank] > most) {
