@@ -9,6 +9,7 @@
 #include <penstock/formats/detail/array_header.hpp>
 #include <penstock/formats/packed/detail/packed_layout.hpp>
 #include <penstock/formats/packed/detail/packed_reader.hpp>
+#include <penstock/formats/packed/detail/packed_tensors.hpp>
 #include <penstock/host/unpack.hpp>
 #include <penstock/io/crc32c.hpp>
 #include <penstock/io/direct.hpp>
@@ -23,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,7 +83,7 @@ template <class Io> class PackedFiles {
     PackedColumn packed; // without its tables
     CodeTables tables;
   };
-  /// A file that has records.
+  /// A file that has records, or a tensor of one.
   struct Part {
     std::string path;
     std::uint64_t first_byte; // of the file, counted over all
@@ -101,10 +103,21 @@ template <class Io> class PackedFiles {
             read_full(file, at, into);
           };
           const HeaderFile header{file.path(), file.size(), read};
-          return wanted_of(header, PackedFileReader{header}.read(), wanted);
+          std::vector<PackedFile> all;
+          if (std::optional<PackedTensors> tensors = read_packed_tensors(file, header)) {
+            all = std::move(tensors->columns);
+          } else {
+            all.push_back(PackedFileReader{header}.read());
+          }
+          for (PackedFile& its : all) {
+            its = wanted_of(header, std::move(its), wanted);
+          }
+          return all;
         },
-        [&](PackedFile& its, const File<Io>& file, std::uint64_t before) {
-          add(std::move(its), file, before, wanted);
+        [&](std::vector<PackedFile>& all, const File<Io>& file, std::uint64_t before) {
+          for (PackedFile& its : all) {
+            add(std::move(its), file, before, wanted);
+          }
           return RecordsAt{0, file.size()};
         });
   }

@@ -26,7 +26,7 @@ inline constexpr std::size_t packed_header_bytes = 64;
 inline constexpr std::size_t packed_column_bytes = 144;
 inline constexpr std::size_t packed_name_bytes = 64;
 inline constexpr std::size_t packed_most_extents = 8;
-inline constexpr std::size_t packed_most_columns = 1024;
+inline constexpr std::size_t packed_most_columns = 65'536;
 inline constexpr std::size_t packed_chunk_entry_bytes = 24;
 inline constexpr std::uint64_t packed_alignment = 16;
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +35,9 @@ struct PackedFile {
 /// SourceError.
 class PackedFileReader {
  public:
-  explicit PackedFileReader(const HeaderFile& file) : file_{file} {}
+  /// The header lies at byte `at`, and chunks and the index anywhere in the file.
+  explicit PackedFileReader(const HeaderFile& file, std::uint64_t at = 0)
+      : file_{file}, header_at_{at} {}
 
   [[gnu::cold]] PackedFile read() {
     read_header();
@@ -62,15 +65,15 @@ class PackedFileReader {
   }
 
   void read_header() {
-    if (!file_.begins_with(packed_magic)) {
+    if (header_at_ == 0 && !file_.begins_with(packed_magic)) {
       refuse_foreign(file_);
       refuse(0, {"does not begin as a packed file does: it is of another format, or damaged"});
     }
     std::byte header[packed_header_bytes];
-    file_.read(0, header);
+    file_.read(header_at_, header);
     const auto version = number_at<std::uint32_t>(header + 8, false);
     if (version != packed_version) {
-      file_.refuse(8,
+      file_.refuse(header_at_ + 8,
                    {"says that it is of version ", version, ", and only version ", packed_version,
                     " is known: pack the data again, or read it by a newer "
                     "penstock."});
@@ -86,7 +89,7 @@ class PackedFileReader {
       refuse(12, {"says that it has ", count_, " columns, where 1 to ", packed_most_columns,
                   " can be"});
     }
-    if (at < packed_header_bytes || at % packed_alignment != 0 || at > file_.size() ||
+    if (at < header_at_ + packed_header_bytes || at % packed_alignment != 0 || at > file_.size() ||
         bytes != file_.size() - at || bytes < count_ * packed_column_bytes) {
       refuse(24, {"says that its index has ", bytes, " bytes from byte ", at,
                   " on, and the file has ", file_.size(), " bytes"});
@@ -105,14 +108,13 @@ class PackedFileReader {
   /// Returns whether so many bytes of the index are left.
   bool has(std::uint64_t bytes) const noexcept { return bytes <= index_.size() - at_; }
 
-  std::string name() const {
+  std::string name() {
     const std::string_view text{reinterpret_cast<const char*>(index_.data() + at_),
                                 packed_name_bytes};
     const std::string_view whole = text.substr(0, text.find('\0'));
     const bool good = !whole.empty() && whole.size() != text.size() && prints_whole(whole) &&
                       text.find_first_not_of('\0', whole.size()) == std::string_view::npos;
-    const auto same = [&](const PackedColumn& other) { return other.name == whole; };
-    if (!good || std::any_of(made_.columns.begin(), made_.columns.end(), same)) {
+    if (!good || !names_.emplace(whole).second) {
       refuse(at_, {"begins a column whose name is no name, or another column's"});
     }
     return std::string{whole};
@@ -254,7 +256,9 @@ class PackedFileReader {
   }
 
   const HeaderFile& file_;
+  std::uint64_t header_at_;
   PackedFile made_;
+  std::set<std::string> names_;
   std::size_t count_ = 0;
   std::uint64_t index_at_ = 0;
   std::vector<std::byte> index_;
