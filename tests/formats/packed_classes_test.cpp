@@ -10,6 +10,7 @@
 #include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -90,4 +91,24 @@ TEST_CASE("tables of classes with right checksums and wrong numbers are refused"
   CHECK(opened_with(symbols, 15U << 20).says("has a symbol that cannot stand for values"));
   CHECK(opened_with(symbols, 8U << 24).says("has a symbol that cannot stand for values"));
   CHECK(opened_with(symbols + 4 * 256, 0x10000).says("has a value that no rank can stand for"));
+}
+
+TEST_CASE("it does not matter in which pieces values are learned or added") {
+  const auto values = following<std::uint16_t>(100'000, 5000);
+  const auto bytes = std::as_bytes(std::span{values});
+  const auto packed = [&](std::size_t piece, bool learn) {
+    const TempDir dir;
+    ps::PackedWriter writer{dir / "x.packed", {ps::packed_column<std::uint16_t>("x")}};
+    for (const bool learns : {true, false}) {
+      for (std::size_t at = 0; at < bytes.size() && (learn || !learns); at += piece) {
+        const auto some = bytes.subspan(at, std::min(piece, bytes.size() - at));
+        learns ? writer.learn(0, some) : writer.add(0, some);
+      }
+    }
+    return writer.finish().front().packed_bytes;
+  };
+  CHECK(packed(2, true) == packed(bytes.size(), true));
+  CHECK(packed(50'002, true) == packed(bytes.size(), true));
+  CHECK(packed(2, false) == packed(30'000, false)); // less than 16 chunks
+  CHECK(packed(2, false) < bytes.size() * 9 / 10);
 }

@@ -76,16 +76,17 @@ template <class Io = PosixIo> class PackedWriter {
   /// also behind the column's first add().
   void learn(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
-    if (!its.packers.empty()) {
+    if (its.values != 0) {
       detail::throw_error<OptionError>({"penstock: PackedWriter: learn() of column ",
                                         its.packed.name,
                                         " came after add(): learn before you add."});
     }
     its.choice.learn(values);
   }
-  /// Adds values to column number `column`, whole ones, any number. What was learned of none is
-  /// learned from those of its first add(). Throws OptionError; SinkError, and then nothing is left
-  /// of the file, and the writer is of no more use.
+  /// Adds values to column number `column`, whole ones, any number. A column of which none were
+  /// learned learns from the first 16 chunks, or from its first add() if that has more. Throws
+  /// OptionError; SinkError, and then nothing is left of the file, and the writer is of no more
+  /// use.
   void add(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
     if (!values.empty()) {
@@ -144,7 +145,7 @@ template <class Io = PosixIo> class PackedWriter {
     detail::ColumnChoice choice;
     std::vector<PackedTry> tried;
     std::vector<detail::ChunkPacker> packers; // a worker's each, once the codec is chosen
-    std::vector<std::byte> begun;             // a chunk's first values
+    std::vector<std::byte> begun;             // values behind the last chunk written
     std::uint64_t values = 0;
     std::uint64_t packed_bytes = 0;
     std::uint64_t raw_chunks = 0;
@@ -155,9 +156,13 @@ template <class Io = PosixIo> class PackedWriter {
       return;
     }
     if (its.packers.empty()) {
+      if (!its.choice.learned()) {
+        its.choice.learn(its.begun);
+      }
       choose(its);
     }
     put(its, its.begun);
+    its.begun = {};
     its.packers = {}; // of many columns they would be much memory
     its.choice = detail::ColumnChoice{its.packed.type, options_.chunk_bytes};
     its.ended = true;
@@ -172,19 +177,25 @@ template <class Io = PosixIo> class PackedWriter {
     }
   }
   void take(Column& its, std::span<const std::byte> values) {
+    its.values += values.size() / its.packed.type.bytes;
+    const std::size_t whole = options_.chunk_bytes;
     if (its.packers.empty()) {
       if (!its.choice.learned()) {
+        if (its.begun.size() + values.size() < chunks_to_learn * whole) {
+          its.begun.insert(its.begun.end(), values.begin(), values.end());
+          return;
+        }
+        its.choice.learn(its.begun);
         its.choice.learn(values);
       }
       choose(its);
     }
-    its.values += values.size() / its.packed.type.bytes;
-    const std::size_t whole = options_.chunk_bytes;
     if (!its.begun.empty()) {
-      const auto some = values.first(std::min(whole - its.begun.size(), values.size()));
+      const std::size_t lacks = (whole - its.begun.size() % whole) % whole;
+      const auto some = values.first(std::min(lacks, values.size()));
       its.begun.insert(its.begun.end(), some.begin(), some.end());
       values = values.subspan(some.size());
-      if (its.begun.size() != whole) {
+      if (its.begun.size() % whole != 0) {
         return;
       }
       put(its, its.begun);
@@ -206,7 +217,8 @@ template <class Io = PosixIo> class PackedWriter {
   };
   static constexpr unsigned most_workers = 1024;
   static constexpr std::uint64_t most_record = std::uint64_t{1} << 60; // of bytes
-  static constexpr std::size_t chunks_a_worker = 64;                   // between two writes
+  static constexpr std::size_t chunks_to_learn = 16;
+  static constexpr std::size_t chunks_a_worker = 64; // between two writes
 
   void check(const std::vector<PackedColumnShape>& columns) const {
     if (columns.empty() || columns.size() > detail::packed_most_columns) {
@@ -237,7 +249,8 @@ template <class Io = PosixIo> class PackedWriter {
       const bool fit = std::all_of(its.extents.begin(), its.extents.end(), [&](std::uint64_t n) {
         return n != 0 && !__builtin_mul_overflow(bytes, n, &bytes) && bytes <= most_record;
       });
-      if (its.extents.size() > detail::packed_most_extents || !fit || bytes == 0) {
+      if (its.extents.size() > detail::packed_most_extents || !fit ||
+          !detail::is_packed_type(its.type)) {
         detail::throw_error<OptionError>(
             {"penstock: PackedWriter: column ", its.name, " has no type, or its ",
              its.extents.size(),

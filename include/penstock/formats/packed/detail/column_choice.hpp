@@ -28,16 +28,25 @@ class ColumnChoice {
 
   bool learned() const noexcept { return learned_ != 0; }
 
-  /// Counts whole values.
+  /// Counts whole values. It does not matter in which pieces they come.
   void learn(std::span<const std::byte> values) {
     learned_ += values.size();
-    for (; !values.empty(); ++chunks_) {
-      const auto chunk = values.first(std::min(chunk_bytes_, values.size()));
-      values = values.subspan(chunk.size());
-      count(chunk);
-      if (chunks_ % every_ == 0) {
-        samples_.emplace_back(chunk.begin(), chunk.end());
+    while (!values.empty()) {
+      if (begun_ == 0 && chunks_ % every_ == 0) {
+        samples_.emplace_back();
       }
+      const auto some = values.first(std::min(chunk_bytes_ - begun_, values.size()));
+      values = values.subspan(some.size());
+      count(some);
+      if (chunks_ % every_ == 0) {
+        samples_.back().insert(samples_.back().end(), some.begin(), some.end());
+      }
+      begun_ += some.size();
+      if (begun_ != chunk_bytes_) {
+        return;
+      }
+      begun_ = 0;
+      ++chunks_;
       if (samples_.size() == most_samples) { // every second one goes, so that they lie evenly
         for (std::size_t i = 1; i != most_samples / 2; ++i) {
           samples_[i] = std::move(samples_[2 * i]);
@@ -191,7 +200,8 @@ class ColumnChoice {
   ValueType type_;
   std::size_t chunk_bytes_;
   std::uint64_t learned_ = 0;
-  std::uint64_t chunks_ = 0;
+  std::uint64_t chunks_ = 0; // whole ones
+  std::size_t begun_ = 0;    // bytes of the next one
   std::uint64_t every_ = 1;
   bool all_rank_ = true;
   std::array<std::uint64_t, rans_symbols> symbols_{};

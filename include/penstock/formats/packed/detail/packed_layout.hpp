@@ -42,6 +42,13 @@ inline bool prints_whole(std::string_view name) noexcept {
   return true;
 }
 
+/// Whether packed files have values of a type.
+inline bool is_packed_type(ValueType type) noexcept {
+  const bool power = type.bytes == 1 || type.bytes == 2 || type.bytes == 4 || type.bytes == 8;
+  return power && (type.kind == 'u' || type.kind == 'i' || (type.kind == 'f' && type.bytes != 1) ||
+                   (type.kind == 'b' && type.bytes == 1) || (type.kind == 'V' && type.bytes == 2));
+}
+
 /// A chunk in the index.
 struct PackedPlace {
   std::uint64_t at;

@@ -120,12 +120,6 @@ class PackedFileReader {
     return std::string{whole};
   }
 
-  static bool is_type(ValueType type) noexcept {
-    const bool power = type.bytes == 1 || type.bytes == 2 || type.bytes == 4 || type.bytes == 8;
-    return power &&
-           (type.kind == 'u' || type.kind == 'i' || (type.kind == 'f' && type.bytes != 1) ||
-            (type.kind == 'b' && type.bytes == 1) || (type.kind == 'V' && type.bytes == 2));
-  }
   static bool fits(PackedCodec codec, ValueType type) noexcept {
     switch (codec) {
     case PackedCodec::raw:
@@ -150,7 +144,7 @@ class PackedFileReader {
     const std::size_t extents = number<std::uint8_t>(67);
     column.chunk_values = number<std::uint32_t>(68);
     const auto ranks = number<std::uint32_t>(72);
-    if (!is_type(column.type) || !fits(column.code.codec, column.type)) {
+    if (!is_packed_type(column.type) || !fits(column.code.codec, column.type)) {
       refuse(at_ + 64, {"says that column ", i, " has a type or a codec that there is none of"});
     }
     if (column.chunk_values == 0 || column.chunk_values % packed_block != 0 ||
