@@ -244,6 +244,7 @@ TEST_CASE("a writer refuses what cannot be, and says so") {
   CHECK(refused({ps::packed_column<float>("a"), ps::packed_column<float>("a")}, usual)
             .says("another column's"));
   CHECK(refused({ps::packed_column<float>("a", {0})}, usual).says("extents"));
+  CHECK(refused({{"a", {'u', 3}, {}}}, usual).says("has no type"));
   CHECK(refused({ps::packed_column<float>("a")}, 17 << 10).says(".chunk_bytes is 17408"));
   CHECK(outcome_of([&] {
           const ps::PackedWriter none{dir / "x", {ps::packed_column<float>("a")}, {.workers = 0}};

@@ -8,8 +8,10 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/data/packed.hpp>
+#include <penstock/formats/detail/safetensors_header.hpp>
 #include <penstock/formats/packed/detail/column_code.hpp>
 #include <penstock/formats/packed/detail/packed_reader.hpp>
+#include <penstock/formats/packed/detail/packed_tensors.hpp>
 #include <penstock/formats/packed/detail/rans_encoder.hpp>
 #include <penstock/host/unpack.hpp>
 #include <penstock/io/crc32c.hpp>
@@ -21,6 +23,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace penstock::tests {
@@ -131,6 +134,38 @@ void as_chunk(std::span<const std::byte> input) {
                 .values = (number(2) | number(3) << 8) % (detail::packed_chunk_bytes / width) + 1});
 }
 
+/// Takes the bytes up to the first line's end for the plain header of a packed safetensors file,
+/// and the others for its index, with right checksums.
+void as_packed_tensors(std::span<const std::byte> input) {
+  const auto line = std::find(input.begin(), input.end(), std::byte{'\n'});
+  const auto text = input.first(static_cast<std::size_t>(line - input.begin()));
+  const auto index = input.subspan(std::min(text.size() + 1, input.size()));
+  std::vector<std::byte> bytes(detail::packed_header_bytes);
+  bytes.insert(bytes.end(), text.begin(), text.end()); // in which chunks lie
+  bytes.resize((bytes.size() + 15) / 16 * 16);
+  const std::uint64_t numbers[]{1, bytes.size(), index.size()}; // records, and where the index lies
+  bytes.insert(bytes.end(), index.begin(), index.end());
+  std::memcpy(bytes.data(), detail::packed_magic.data(), detail::packed_magic.size());
+  std::memcpy(bytes.data() + 8, &detail::packed_version, 4);
+  bytes[12] = static_cast<std::byte>(1 + text.size() % 2); // columns
+  std::memcpy(bytes.data() + 16, numbers, sizeof numbers);
+  const std::uint32_t index_crc = crc32c(index);
+  std::memcpy(bytes.data() + 56, &index_crc, sizeof index_crc);
+  const std::uint32_t crc = crc32c(std::span{bytes}.first(60));
+  std::memcpy(bytes.data() + 60, &crc, sizeof crc);
+  const std::string size = std::to_string(8 + text.size() + 1000);
+  detail::SafetensorsHeader outer;
+  outer.metadata.emplace(detail::packed_tensors_name,
+                         size + ' ' +
+                             std::string{reinterpret_cast<const char*>(text.data()), text.size()});
+  outer.tensors.push_back({.name = std::string{detail::packed_tensors_name}, .shape = {}});
+  as_file(bytes, bytes.size(), [&](const detail::HeaderFile& file) {
+    for (const detail::PackedFile& its : detail::packed_tensors_in(outer, file).columns) {
+      unpack_all(its, bytes);
+    }
+  });
+}
+
 } // namespace
 } // namespace penstock::tests
 
@@ -138,6 +173,7 @@ PENSTOCK_FUZZ_TARGET(fuzz_packed) {
   using namespace penstock;
   as_packed_file(input);
   as_chunk(input);
+  as_packed_tensors(input);
   if (input.size() < detail::packed_header_bytes) {
     return;
   }

@@ -82,17 +82,9 @@ struct PackedTensors {
   std::vector<PackedFile> columns{}; ///< One for each tensor that has bytes, in their order.
 };
 
-/// Reads what a packed safetensors file has, which is nothing for a file of another kind. Throws
-/// SourceError, also for a safetensors file that is not packed.
-template <class Io>
-[[gnu::cold]] std::optional<PackedTensors> read_packed_tensors(const File<Io>& file,
-                                                               const HeaderFile& bytes) {
-  std::vector<std::byte> begin(std::min<std::uint64_t>(file.size(), foreign_bytes));
-  read_full(file, 0, begin);
-  if (!is_safetensors({reinterpret_cast<const char*>(begin.data()), begin.size()}, file.size())) {
-    return {};
-  }
-  const SafetensorsHeader outer = read_safetensors_header(file);
+/// Returns what a packed safetensors file has whose header says this. Throws SourceError.
+[[gnu::cold]] inline PackedTensors packed_tensors_in(const SafetensorsHeader& outer,
+                                                     const HeaderFile& bytes) {
   const auto plain = outer.metadata.find(std::string{packed_tensors_name});
   if (plain == outer.metadata.end() || outer.tensors.empty() ||
       !outer.tensors.back().name.starts_with(packed_tensors_name)) {
@@ -114,7 +106,7 @@ template <class Io>
   if (size < safetensors_length_bytes + made.header.size()) {
     refuse("whose plain file would be smaller than its header");
   }
-  const std::string path{file.path()};
+  const std::string path{bytes.path()};
   made.plain = SafetensorsParser{std::as_bytes(std::span{made.header}), size, path}.parse();
   PackedFile all = PackedFileReader{bytes, outer.tensors.back().offset}.read();
   std::size_t number = 0;
@@ -138,6 +130,19 @@ template <class Io>
     refuse("that has more columns than tensors");
   }
   return made;
+}
+
+/// Reads what a packed safetensors file has, which is nothing for a file of another kind. Throws
+/// SourceError, also for a safetensors file that is not packed.
+template <class Io>
+[[gnu::cold]] std::optional<PackedTensors> read_packed_tensors(const File<Io>& file,
+                                                               const HeaderFile& bytes) {
+  std::vector<std::byte> begin(std::min<std::uint64_t>(file.size(), foreign_bytes));
+  read_full(file, 0, begin);
+  if (!is_safetensors({reinterpret_cast<const char*>(begin.data()), begin.size()}, file.size())) {
+    return {};
+  }
+  return packed_tensors_in(read_safetensors_header(file), bytes);
 }
 
 } // namespace penstock::detail
