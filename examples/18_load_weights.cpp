@@ -163,6 +163,7 @@ struct Said {
   double open_s;
   double memory_s;
   std::vector<double> seconds;
+  std::string way; // how shares were gathered; empty: each device read everything
 };
 
 /// Prints how long that took.
@@ -179,7 +180,7 @@ void say(const Said& said, std::deque<D>& devices, Team& team, const Loaded& loa
     return;
   }
   const weights::Outcome outcome{said.tensors.size(), said.bytes, said.open_s, said.memory_s,
-                                 said.seconds,        links,      team.way(),  meeting.ranks()};
+                                 said.seconds,        links,      said.way,    meeting.ranks()};
   outcome.print(options.json);
   if (!options.json) {
     std::cout << (options.check ? "every tensor is as in its file\n" : "");
@@ -223,7 +224,8 @@ void load_packed(std::deque<D>& devices, Team& team, const std::vector<std::stri
     return sum + tensor.bytes;
   };
   const Said said{tensors, std::accumulate(tensors.begin(), tensors.end(), std::uint64_t{0}, add),
-                  open_s, *std::max_element(memory_s.begin(), memory_s.end()), seconds};
+                  open_s,  *std::max_element(memory_s.begin(), memory_s.end()),
+                  seconds, {}};
   say(said, devices, team, loaded, options, meeting);
 }
 
@@ -236,7 +238,7 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options, M
   const auto begin = Clock::now();
   auto model = ps::safetensors(options.files);
   model.open();
-  if (ps::is_packed_safetensors(model.files().front())) {
+  if (ps::is_packed(model.files().front())) {
     return load_packed(devices, team, model.files(), options, meeting, begin);
   }
   const double open_s = seconds_since(begin);
@@ -269,7 +271,7 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options, M
     weights::check(model.tensors(), model.files(), weights::crcs_in_files(model), devices, loaded,
                    !options.json && team.speaks());
   }
-  const Said said{model.tensors(), model.size(), open_s, memory_s, seconds};
+  const Said said{model.tensors(), model.size(), open_s, memory_s, seconds, team.way()};
   say(said, devices, team, loaded, options, meeting);
 }
 

@@ -101,8 +101,8 @@ TEST_CASE("packed safetensors have the tensors of the plain file, by name, type,
     CHECK(listed[i].packed_bytes == infos[i].packed_bytes);
   }
   CHECK(content(packed).size() < content(plain).size() * 3 / 4);
-  CHECK(ps::is_packed_safetensors(packed));
-  CHECK(!ps::is_packed_safetensors(plain));
+  CHECK(ps::is_packed(packed));
+  CHECK(!ps::is_packed(plain));
 
   auto expected = ps::safetensors(plain);
   expected.open();
@@ -193,5 +193,5 @@ TEST_CASE("what is no packed safetensors file is refused, with what it is") {
         }).says("has no bytes of tensors"));
   write(plain, "tokens, or text");
   CHECK(outcome_of([&] { ps::packed_tensors_of({plain}); }).says("is no safetensors file"));
-  CHECK(!ps::is_packed_safetensors(plain));
+  CHECK(!ps::is_packed(plain));
 }

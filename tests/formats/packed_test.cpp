@@ -82,6 +82,7 @@ TEST_CASE("tokens come out of a packed file as they went in, in any order and by
     CHECK(infos[0].codec == (shard > 1 ? ps::PackedCodec::ranked : ps::PackedCodec::raw));
     expected.insert(expected.end(), tokens.begin(), tokens.end());
   }
+  CHECK(ps::is_packed(dir / "train-1.packed"));
   const auto source = ps::unpacked<std::uint16_t>(dir.path());
   CHECK(deliver<std::uint16_t>(source, {.workers = 1}) == expected);
   CHECK(deliver<std::uint16_t>(source, {.workers = 3, .batch = 1000}) == expected);

@@ -7,6 +7,7 @@
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/formats/detail/array_columns.hpp>
+#include <penstock/formats/detail/tensor_list.hpp>
 #include <penstock/formats/packed/detail/packed_files.hpp>
 #include <penstock/formats/packed/detail/packed_layout.hpp>
 #include <penstock/formats/packed/detail/packed_reader.hpp>
@@ -17,16 +18,19 @@
 #include <penstock/io/posix.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -178,6 +182,19 @@ inline PackedColumnInfo info_of(const PackedColumn& column, std::uint64_t record
 }
 
 } // namespace detail
+
+/// Whether a file is packed, or a packed safetensors file, by its first bytes or its header.
+/// Blocks. Throws SourceError if it cannot be read, or has a damaged safetensors header.
+template <class Io = PosixIo> [[gnu::cold]] bool is_packed(const std::string& path, Io io = {}) {
+  const File<Io> file{std::move(io), path};
+  std::vector<std::byte> begin(std::min<std::uint64_t>(file.size(), detail::foreign_bytes));
+  read_full(file, 0, begin);
+  const std::string_view text{reinterpret_cast<const char*>(begin.data()), begin.size()};
+  return text.starts_with(detail::packed_magic) ||
+         (detail::is_safetensors(text, file.size()) &&
+          detail::read_safetensors_header(file).metadata.contains(
+              std::string{detail::packed_tensors_name}));
+}
 
 /// Returns the columns of a packed file, or the tensors that have bytes of a packed safetensors
 /// file, and checks its header and index. Blocks. Throws SourceError.

@@ -81,21 +81,6 @@ class PackedTensorsHeader {
 
 } // namespace detail
 
-/// Whether a file is a safetensors file that pack_safetensors() has written, by its header. Blocks.
-/// Throws SourceError if it cannot be read, or has a damaged header.
-template <class Io = PosixIo>
-[[gnu::cold]] bool is_packed_safetensors(const std::string& path, Io io = {}) {
-  const File<Io> file{std::move(io), path};
-  std::vector<std::byte> begin(std::min<std::uint64_t>(file.size(), detail::foreign_bytes));
-  read_full(file, 0, begin);
-  const std::string_view text{reinterpret_cast<const char*>(begin.data()), begin.size()};
-  if (!detail::is_safetensors(text, file.size())) {
-    return false;
-  }
-  return detail::read_safetensors_header(file).metadata.contains(
-      std::string{detail::packed_tensors_name});
-}
-
 /// Returns the tensors of packed safetensors files, in order: their types, shapes and bytes are
 /// those of the plain files, and their data begins at byte `at` of what `packed<std::byte>()` and
 /// `unpacked<std::byte>()` give of the same paths, whose records are 256 bytes: each tensor begins

@@ -63,6 +63,9 @@ class ColumnChoice {
   ColumnCode choose(std::vector<PackedTry>& tried) const {
     ColumnCode best;
     double most = 1.02;
+    if (learned_ == 0) {
+      return best;
+    }
     for (ColumnCode& code : candidates()) {
       if (code.codec == PackedCodec::raw) {
         continue; // a codec that does not fit after all
@@ -74,11 +77,11 @@ class ColumnChoice {
         best = std::move(code);
       }
     }
-    return best;
+    return best.codec == PackedCodec::classes ? by_classes(1) : best;
   }
 
  private:
-  static constexpr std::size_t most_samples = 64;
+  static constexpr std::size_t most_samples = 128;
 
   bool has_ranks() const noexcept {
     return (type_.kind == 'u' || type_.kind == 'i') && (type_.bytes == 2 || type_.bytes == 4);
@@ -131,11 +134,8 @@ class ColumnChoice {
     if (has_ranks() && all_rank_) {
       all.push_back(by_ranks());
     }
-    if (type_.bytes == 1) {
-      all.push_back(by_classes<std::uint8_t>(by_frequency(symbols_)));
-    } else if (has_ranks() && all_rank_) {
-      all.push_back(type_.bytes == 2 ? by_classes<std::uint16_t>(all.back().ranked)
-                                     : by_classes<std::uint32_t>(all.back().ranked));
+    if (type_.bytes == 1 || (has_ranks() && all_rank_)) {
+      all.push_back(by_classes(tried_every()));
     }
     return all;
   }
@@ -160,7 +160,18 @@ class ColumnChoice {
     code.frequencies = {RansFrequencies::of_counts(symbols)};
     return code;
   }
-  template <class T> ColumnCode by_classes(const std::vector<std::uint32_t>& ranked) const {
+  /// Samples from number 0 on, each `tried_every()`-th, make classes to try; the others try codecs,
+  /// as classes fit samples that made them too well.
+  std::size_t tried_every() const noexcept { return samples_.size() < 4 ? 1 : 2; }
+  /// Takes each `every`-th sample.
+  ColumnCode by_classes(std::size_t every) const {
+    const auto ranked = type_.bytes == 1 ? by_frequency(symbols_) : by_frequency(counts_);
+    return type_.bytes == 1   ? by_classes_of<std::uint8_t>(ranked, every)
+           : type_.bytes == 2 ? by_classes_of<std::uint16_t>(ranked, every)
+                              : by_classes_of<std::uint32_t>(ranked, every);
+  }
+  template <class T>
+  ColumnCode by_classes_of(const std::vector<std::uint32_t>& ranked, std::size_t every) const {
     if (ranked.empty()) {
       return {};
     }
@@ -171,7 +182,8 @@ class ColumnChoice {
     }
     ValueClasses classes{ranked.size()};
     std::vector<std::uint32_t> chunk;
-    for (const auto& sample : samples_) {
+    for (std::size_t k = 0; k < samples_.size(); k += every) {
+      const auto& sample = samples_[k];
       chunk.clear();
       for (std::size_t i = 0; i != sample.size() / sizeof(T); ++i) {
         chunk.push_back(number[value_at<T>(sample, i)]);
@@ -188,7 +200,8 @@ class ColumnChoice {
     ChunkPacker packer{type_, code};
     std::size_t before = 0;
     std::size_t after = 0;
-    for (const auto& sample : samples_) {
+    for (std::size_t k = tried_every() - 1; k < samples_.size(); k += tried_every()) {
+      const auto& sample = samples_[k];
       before += sample.size();
       after += packer.pack(sample).second.size();
     }

@@ -75,6 +75,8 @@ class ValueClasses {
  private:
   static constexpr std::size_t classes = 7; // and that of no value, which is the code's class 0
   static constexpr int rounds = 16;
+  // Bits that a move must save: what is rare fits any class by chance.
+  static constexpr double worth_moving = 32;
   static constexpr std::size_t frequent = 8; // values that count at once where they move
   static constexpr std::uint32_t none = ~0U;
   using Numbers = std::array<std::uint32_t, classes>;
@@ -122,7 +124,7 @@ class ValueClasses {
       const std::size_t from = class_of_[value];
       const auto most = std::max_element(sum.begin(), sum.end());
       const auto to = static_cast<std::size_t>(most - sum.begin());
-      if (*most > sum[from] + 1e-9) {
+      if (*most > sum[from] + worth_moving) {
         for (std::size_t k = 0; k != classes; ++k) {
           shift(pairs[from][k], pairs[to][k], its.next[k]);
           shift(pairs[k][from], pairs[k][to], its.before[k]);
