@@ -118,8 +118,8 @@ inline std::vector<SomeValues> some_values(std::size_t count) {
        bytes_of(zipf_tokens<std::uint16_t>(count, 30'000))},
       {"wide", {'u', 4}, PackedCodec::ranked, bytes_of(zipf_tokens<std::uint32_t>(count, 30'000))},
       {"letters", {'u', 1}, PackedCodec::classes, bytes_of(following<std::uint8_t>(count, 90))},
-      {"words", {'u', 2}, PackedCodec::classes, bytes_of(following<std::uint16_t>(count, 3000))},
-      {"more", {'i', 4}, PackedCodec::classes, bytes_of(following<std::int32_t>(count, 1500))},
+      {"words", {'u', 2}, PackedCodec::classes, bytes_of(following<std::uint16_t>(count, 600))},
+      {"more", {'i', 4}, PackedCodec::classes, bytes_of(following<std::int32_t>(count, 600))},
   };
 }
 
