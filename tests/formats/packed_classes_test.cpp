@@ -15,12 +15,12 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace ps = penstock;
+using ps::tests::content_of;
 using ps::tests::following;
 using ps::tests::outcome_of;
 using ps::tests::TempDir;
@@ -62,8 +62,7 @@ TEST_CASE("tables of classes with right checksums and wrong numbers are refused"
   ps::PackedWriter writer{path, {ps::packed_column<std::uint16_t>("x")}};
   writer.add(0, std::as_bytes(std::span{values}));
   REQUIRE(writer.finish().front().codec == ps::PackedCodec::classes);
-  std::ifstream in{path, std::ios::binary};
-  const std::string whole{std::istreambuf_iterator<char>{in}, {}};
+  const std::string whole = content_of(path);
   std::uint64_t index;
   std::memcpy(&index, whole.data() + 24, sizeof index);
   constexpr std::size_t tables = 144;
@@ -109,6 +108,6 @@ TEST_CASE("it does not matter in which pieces values are learned or added") {
   };
   CHECK(packed(2, true) == packed(bytes.size(), true));
   CHECK(packed(50'002, true) == packed(bytes.size(), true));
-  CHECK(packed(2, false) == packed(30'000, false)); // less than 16 chunks
+  CHECK(packed(2, false) == packed(30'000, false));
   CHECK(packed(2, false) < bytes.size() * 9 / 10);
 }

@@ -16,13 +16,13 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace ps = penstock;
 using ps::tests::Bytes;
+using ps::tests::content_of;
 using ps::tests::outcome_of;
 using ps::tests::TempDir;
 
@@ -52,10 +52,6 @@ std::string plain_file(float deviation = 0.02F) {
     file += static_cast<char>(i * 7);
   }
   return file;
-}
-std::string content(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
 }
 void write(const std::string& path, const std::string& bytes) {
   std::ofstream{path, std::ios::binary} << bytes;
@@ -100,7 +96,7 @@ TEST_CASE("packed safetensors have the tensors of the plain file, by name, type,
     CHECK(listed[i].bytes == infos[i].bytes);
     CHECK(listed[i].packed_bytes == infos[i].packed_bytes);
   }
-  CHECK(content(packed).size() < content(plain).size() * 3 / 4);
+  CHECK(content_of(packed).size() < content_of(plain).size() * 3 / 4);
   CHECK(ps::is_packed(packed));
   CHECK(!ps::is_packed(plain));
 
@@ -117,7 +113,7 @@ TEST_CASE("packed safetensors have the tensors of the plain file, by name, type,
     CHECK(tensors[i].file == i / 5);
     CHECK(tensors[i].at % 256 == 0);
   }
-  CHECK(same(tensors, unpacked_on_host({packed, packed}), content(plain)));
+  CHECK(same(tensors, unpacked_on_host({packed, packed}), content_of(plain)));
 
   auto as_it_lies = ps::safetensors(packed); // as any program that knows the format sees it
   as_it_lies.open();
@@ -142,7 +138,7 @@ TEST_CASE("a device unpacks a model to the same bytes") {
                     all.insert(all.end(), batch.data(), batch.data() + batch.size_bytes());
                   }};
   pipeline.run();
-  CHECK(same(ps::packed_tensors_of({packed}), all, content(plain)));
+  CHECK(same(ps::packed_tensors_of({packed}), all, content_of(plain)));
 }
 
 TEST_CASE("each damaged byte of packed safetensors is seen, or changes no tensor") {
@@ -151,7 +147,7 @@ TEST_CASE("each damaged byte of packed safetensors is seen, or changes no tensor
   const std::string packed = dir / "packed.safetensors";
   write(plain, plain_file());
   ps::pack_safetensors(plain, packed);
-  const std::string whole = content(packed);
+  const std::string whole = content_of(packed);
   std::size_t seen = 0;
   std::size_t tried = 0;
   for (std::size_t at = 0; at < whole.size(); at += at < 1500 ? 11 : 997, ++tried) {
@@ -166,7 +162,7 @@ TEST_CASE("each damaged byte of packed safetensors is seen, or changes no tensor
     });
     INFO(at);
     // A name or a member of __metadata__ has no checksum in safetensors, but the bytes have.
-    CHECK((!outcome.text.empty() || same(tensors, bytes, content(plain))));
+    CHECK((!outcome.text.empty() || same(tensors, bytes, content_of(plain))));
     seen += outcome.text.empty() ? 0U : 1U;
   }
   CHECK(seen > tried / 2);

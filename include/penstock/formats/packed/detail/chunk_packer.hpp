@@ -227,9 +227,9 @@ class ChunkPacker {
   ColumnCode code_;
   RansEncoder encoder_;
   std::optional<ClassPacker> class_packer_; // of that codec
-  std::vector<RankCode> code_of_;      // of each value
-  std::vector<std::uint16_t> symbols_; // of a chunk, in the order of steps
-  std::vector<std::uint32_t> bits_;    // and those that follow them, with their number above
+  std::vector<RankCode> code_of_;           // of each value
+  std::vector<std::uint16_t> symbols_;      // of a chunk, in the order of steps
+  std::vector<std::uint32_t> bits_;         // and those that follow them, with their number above
   std::vector<std::byte> packed_;
 };
 
