@@ -94,15 +94,9 @@ class Packed {
     std::vector<ps::PackedTry> tried;
     ps::detail::ChunkPacker packer{type, choice.choose(tried)};
     const ps::detail::ColumnCode& code = packer.code();
-    if (code.has_frequencies()) {
-      table_ = on_device(std::span<const std::uint32_t>{code.frequencies.table()});
-      ranked_ = on_device(std::span<const std::uint32_t>{code.ranked});
-    }
-    const ps::PackedCode its{.value_bytes = type.bytes,
-                             .turned = ps::detail::is_turned(type),
-                             .table = reinterpret_cast<const std::uint32_t*>(table_.get()),
-                             .ranked = reinterpret_cast<const std::uint32_t*>(ranked_.get()),
-                             .ranks = static_cast<std::uint32_t>(code.ranked.size())};
+    const ps::detail::CodeTables tables{type, code};
+    tables_ = on_device(std::span<const std::uint32_t>{tables.numbers()});
+    const ps::PackedCode its = tables.code(reinterpret_cast<const std::uint32_t*>(tables_.get()));
     Bytes packed;
     std::vector<ps::PackedChunk> chunks;
     const auto values = static_cast<std::uint32_t>(chunk_bytes / type.bytes);
@@ -167,7 +161,7 @@ class Packed {
   Bytes some_;
   std::vector<std::size_t> places_; // of each chunk's packed bytes, and their end
   double ratio_ = 1;
-  DeviceBytes table_, ranked_, there_, out_, chunks_, whole_;
+  DeviceBytes tables_, there_, out_, chunks_, whole_;
   PinnedBytes pinned_, given_;
 };
 

@@ -7,7 +7,9 @@
 // later. Instead of a model, a rule guesses y from x. The training breaks off in its second epoch
 // and goes on from there.
 //
-//   08_tokens [--device auto|cuda|host]
+//   08_tokens [--device auto|cuda|host] [TOKENS]
+//
+// TOKENS is a file of 16-bit tokens of your own, plain or packed by 21_pack: its first bytes tell.
 //
 // It prints how often the rule is right, the position from which it went on, and the Report of what
 // came then. It fails if a plain loop over the same windows finds other inputs and targets, or
@@ -16,6 +18,7 @@
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
 
+#include <penstock/formats/packed.hpp>
 #include <penstock/formats/tokens.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/windows.hpp>
@@ -42,7 +45,6 @@ constexpr std::int64_t vocabulary = 50'257;
 constexpr std::size_t context = 1'024;
 constexpr std::size_t batch_size = 64;
 constexpr std::uint64_t epochs = 2;
-using Source = ps::Windows<ps::Tokens<Token>>;
 
 /// Returns what follows a token more often than not.
 PENSTOCK_HD constexpr std::int64_t guess(std::int64_t token) {
@@ -87,7 +89,7 @@ struct Result {
   ps::Report report;
 };
 
-template <ps::AnyDevice D> Result train(D& device, const Source& source) {
+template <ps::AnyDevice D, class Source> Result train(D& device, const Source& source) {
   auto x = ps::device_array<std::int64_t>(device, batch_size * context);
   auto y = ps::device_array<std::int64_t>(device, batch_size * context);
   auto right = ps::device_array<unsigned long long>(device, 1);
@@ -126,6 +128,7 @@ template <ps::AnyDevice D> Result train(D& device, const Source& source) {
 }
 
 /// Throws if a plain loop finds something else.
+template <class Source>
 void check(const Result& found, const std::vector<Token>& tokens, const Source& source) {
   unsigned long long right = 0;
   for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
@@ -163,8 +166,36 @@ std::vector<Token> some_tokens() {
   return tokens;
 }
 
+/// Trains on windows of opened tokens, and says what came of it.
+template <class Tokens> int run(const Tokens& all, const std::string& device_name) {
+  std::vector<Token> tokens;
+  auto once = ps::Reader{all} | ps::Consumer{[&](ps::Batch<const Token, ps::Pageable> batch) {
+                tokens.insert(tokens.end(), batch.data(), batch.data() + batch.size());
+              }};
+  once.run();
+  auto source = ps::windows(all, {.length = context + 1, .seed = 1337});
+  source.open(); // as prepare() does: this program asks it, too, where windows begin
+
+  return ps::with_device(device_name, [&](auto& device) {
+    const auto attached = device.attach();
+    const Result result = train(device, source);
+    check(result, tokens, source);
+    const std::uint64_t guesses = epochs * source.size() * context;
+    std::cout << result.right << " of " << guesses << " tokens guessed, " << std::setprecision(3)
+              << 100.0 * static_cast<double>(result.right) / static_cast<double>(guesses)
+              << " %\nwent on from " << result.position << '\n'
+              << result.report;
+    return 0;
+  });
+}
+
 int main(int argc, char** argv) try {
-  const Arguments args{argc, argv};
+  const Arguments args{argc, argv, 1, "TOKENS"};
+  if (!args.files.empty()) {
+    const std::string& file = args.files.front();
+    return ps::is_packed(file) ? run(ps::unpacked<Token>(file), args.device)
+                               : run(ps::tokens<Token>(file), args.device);
+  }
   const std::vector<Token> tokens = some_tokens();
   std::list<TemporaryFile> shards;
   std::vector<std::string> paths;
@@ -176,20 +207,7 @@ int main(int argc, char** argv) try {
     shard.append(reinterpret_cast<const char*>(tokens.data() + first), count * sizeof(Token));
     paths.push_back(shards.emplace_back(shard).path());
   }
-  auto source = ps::windows(ps::tokens<Token>(paths), {.length = context + 1, .seed = 1337});
-  source.open(); // as prepare() does: this program asks it, too, where windows begin
-
-  return ps::with_device(args.device, [&](auto& device) {
-    const auto attached = device.attach();
-    const Result result = train(device, source);
-    check(result, tokens, source);
-    const std::uint64_t guesses = epochs * source.size() * context;
-    std::cout << result.right << " of " << guesses << " tokens guessed, " << std::setprecision(3)
-              << 100.0 * static_cast<double>(result.right) / static_cast<double>(guesses)
-              << " %\nwent on from " << result.position << '\n'
-              << result.report;
-    return 0;
-  });
+  return run(ps::tokens<Token>(paths), args.device);
 } catch (const std::exception& error) {
   std::cerr << "08_tokens: " << error.what() << '\n';
   return 1;

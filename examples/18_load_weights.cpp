@@ -13,6 +13,9 @@
 // The ranks that torchrun, mpirun or examples/run_ranks start have a GPU each, and NCCL gathers
 // what they have read; without GPUs or NCCL each rank reads everything. A piece has 32 MiB.
 //
+// A model that 21_pack has packed is unpacked on the device; each of several devices then reads all
+// of it over its own link.
+//
 // Without FILE it makes a small one. It prints how long that took from the first look at the files
 // to the last byte on the last device: headers, device memory and page-locked memory included.
 // NCCL, and what lets GPUs reach each other, is there before. If a rank fails, the launcher ends
@@ -30,6 +33,7 @@
 #include "support/weights/layout.hpp"
 #include "support/weights/options.hpp"
 #include "support/weights/outcome.hpp"
+#include "support/weights/packed_weights.hpp"
 #include "support/weights/peer_team.hpp"
 #include "support/weights/share.hpp"
 #include "support/weights/some_weights.hpp"
@@ -54,6 +58,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -151,6 +156,79 @@ ps::ReaderOptions reading(std::size_t devices) {
   return {.workers = static_cast<unsigned>(std::clamp<std::size_t>(share, 1, 12))};
 }
 
+/// What there is to say of a model that has been loaded.
+struct Said {
+  std::span<const ps::TensorInfo> tensors;
+  std::uint64_t bytes;
+  double open_s;
+  double memory_s;
+  std::vector<double> seconds;
+  std::string way; // how shares were gathered; empty: each device read everything
+};
+
+/// Prints how long that took.
+template <ps::AnyDevice D, class Team, class Loaded>
+void say(const Said& said, std::deque<D>& devices, Team& team, const Loaded& loaded,
+         const weights::Options& options, const Meeting& meeting) {
+  const std::vector<double> none(1);
+  std::optional<double> links = links_bytes_per_s(devices, [&] { team.all(none); });
+  if (links) {
+    const std::vector<double> each = team.all({*links});
+    links = std::accumulate(each.begin(), each.end(), 0.0);
+  }
+  if (!team.speaks()) {
+    return;
+  }
+  const weights::Outcome outcome{said.tensors.size(), said.bytes, said.open_s, said.memory_s,
+                                 said.seconds,        links,      said.way,    meeting.ranks()};
+  outcome.print(options.json);
+  if (!options.json) {
+    std::cout << (options.check ? "every tensor is as in its file\n" : "");
+    for (const auto& one : loaded) {
+      std::cout << one->report;
+    }
+  }
+}
+
+/// Unpacks the model on each of these devices, and says how long that took.
+template <ps::AnyDevice D, class Team>
+void load_packed(std::deque<D>& devices, Team& team, const std::vector<std::string>& files,
+                 const weights::Options& options, Meeting& meeting, Clock::time_point begin) {
+  const std::vector<ps::TensorInfo> tensors = ps::packed_tensors_of(files);
+  const double open_s = seconds_since(begin);
+  require_same(meeting, weights::text_of(tensors), "the tensors in the files");
+  std::vector<std::unique_ptr<weights::PackedWeights<D>>> loaded(devices.size());
+  std::vector<double> memory_s(devices.size());
+  std::vector<double> seconds(devices.size());
+  try {
+    in_threads(devices.size(), [&](std::size_t i, const std::stop_token& stop) {
+      const auto attached = devices[i].attach();
+      loaded[i] =
+          std::make_unique<weights::PackedWeights<D>>(devices[i], files, tensors, options.piece);
+      memory_s[i] = seconds_since(begin);
+      seconds[i] = loaded[i]->load([](ps::Stream<D> stream, std::byte* to, const std::byte* from,
+                                      std::size_t n) { copy_on_device(stream, to, from, n); },
+                                   begin, stop);
+    });
+    seconds = team.all(seconds);
+  } catch (...) {
+    team.give_up();
+    throw;
+  }
+  meeting.end();
+  if (options.check) {
+    weights::check(std::span{tensors}, files, weights::crcs_unpacked(files, tensors), devices,
+                   loaded, !options.json && team.speaks());
+  }
+  const auto add = [](std::uint64_t sum, const ps::TensorInfo& tensor) {
+    return sum + tensor.bytes;
+  };
+  const Said said{tensors, std::accumulate(tensors.begin(), tensors.end(), std::uint64_t{0}, add),
+                  open_s,  *std::max_element(memory_s.begin(), memory_s.end()),
+                  seconds, {}};
+  say(said, devices, team, loaded, options, meeting);
+}
+
 /// Brings the model to all devices of a team, of which these are this process's, and says how long
 /// that took.
 template <ps::AnyDevice D, class Team>
@@ -160,6 +238,9 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options, M
   const auto begin = Clock::now();
   auto model = ps::safetensors(options.files);
   model.open();
+  if (ps::is_packed(model.files().front())) {
+    return load_packed(devices, team, model.files(), options, meeting, begin);
+  }
   const double open_s = seconds_since(begin);
   require_same(meeting, weights::text_of(model.tensors()), "the tensors in the files");
   const weights::Layout layout{model.tensors(), team.shares(), options.piece};
@@ -187,26 +268,11 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options, M
   }
   meeting.end();
   if (options.check) {
-    weights::check(model, devices, loaded, !options.json && team.speaks());
+    weights::check(model.tensors(), model.files(), weights::crcs_in_files(model), devices, loaded,
+                   !options.json && team.speaks());
   }
-  std::optional<double> links = links_bytes_per_s(devices, [&] { team.all(none); });
-  if (links) {
-    const std::vector<double> each = team.all({*links});
-    links = std::accumulate(each.begin(), each.end(), 0.0);
-  }
-  if (!team.speaks()) {
-    return;
-  }
-  const weights::Outcome outcome{
-      model.tensors().size(), model.size(), open_s, memory_s, seconds, links, team.way(),
-      meeting.ranks()};
-  outcome.print(options.json);
-  if (!options.json) {
-    std::cout << (options.check ? "every tensor is as in its file\n" : "");
-    for (const auto& one : loaded) {
-      std::cout << one->report;
-    }
-  }
+  const Said said{model.tensors(), model.size(), open_s, memory_s, seconds, team.way()};
+  say(said, devices, team, loaded, options, meeting);
 }
 
 int main(int argc, char** argv) try {

@@ -7,17 +7,20 @@
 //   21_pack [--check] [--type TYPE] [--tokens] IN OUT
 //   21_pack --info PACKED...
 //
-// IN is a .npy file; with --type, values of that type back to back, such as uint16 or bfloat16;
-// with --tokens too, a file of tokens with or without a header. --check reads OUT again and
-// compares each byte. --info lists the columns of packed files. Without files it packs some tokens
-// that it makes, and checks them.
+// IN is a .npy file, or a safetensors file, which stays one, with the names of its tensors; with
+// --type, values of that type back to back, such as uint16 or bfloat16; with --tokens too, a file
+// of tokens with or without a header. --check reads OUT again and compares each byte. --info lists
+// the columns or tensors of packed files. Without files it packs some tokens that it makes, and
+// checks them.
 
 #include "support/temporary_file.hpp"
 
 #include <penstock/data/float16.hpp>
 #include <penstock/formats/npy.hpp>
 #include <penstock/formats/packed.hpp>
+#include <penstock/formats/packed/packed_tensors.hpp>
 #include <penstock/formats/packed/packed_writer.hpp>
+#include <penstock/formats/safetensors.hpp>
 #include <penstock/formats/tokens.hpp>
 #include <penstock/penstock.hpp>
 
@@ -120,6 +123,58 @@ template <class Source> void check(const Source& source, const std::string& out)
             << static_cast<double>(at) / report.seconds / 1e9 << " GB/s\n";
 }
 
+/// Compares each byte of a packed model's tensors with the plain one's.
+void check_tensors(const std::string& in, const std::string& out) {
+  auto plain = ps::safetensors(in);
+  plain.open();
+  const std::vector<ps::TensorInfo> tensors = ps::packed_tensors_of({out});
+  std::uint64_t at = 0;
+  std::uint64_t same = 0;
+  std::vector<std::byte> expected;
+  auto pipeline =
+      ps::Reader{ps::unpacked<std::byte>(out), {.workers = 1}} |
+      ps::Consumer{[&](ps::Batch<const std::byte, ps::Pageable> batch) {
+        const std::uint64_t end = at + batch.size_bytes();
+        for (const ps::TensorInfo& tensor : tensors) {
+          const std::uint64_t first = std::max(at, tensor.at);
+          const std::uint64_t last = std::min(end, tensor.at + tensor.bytes);
+          if (first < last) {
+            expected.resize(last - first);
+            plain.read_bytes(plain.tensor(tensor.name).at + (first - tensor.at), expected);
+            if (!std::equal(expected.begin(), expected.end(), batch.data() + (first - at))) {
+              throw std::runtime_error{out + " has other bytes of the tensor " + tensor.name};
+            }
+            same += expected.size();
+          }
+        }
+        at = end;
+      }};
+  const ps::Report report = pipeline.run();
+  if (same != plain.size()) {
+    throw std::runtime_error{out + " has " + std::to_string(same) + " bytes of tensors"};
+  }
+  std::cout << "all " << same << " bytes of tensors are the same, unpacked and compared at "
+            << static_cast<double>(same) / report.seconds / 1e9 << " GB/s\n";
+}
+
+/// Packs a model, if this is one.
+bool pack_tensors(const std::string& in, const std::string& out, bool then_check) {
+  const ps::File<ps::PosixIo> file{{}, in};
+  std::string begin(std::min<std::uint64_t>(file.size(), 64), '\0');
+  ps::read_full(file, 0, std::as_writable_bytes(std::span{begin}));
+  if (!ps::detail::is_safetensors(begin, file.size())) {
+    return false;
+  }
+  for (const ps::PackedColumnInfo& info :
+       ps::pack_safetensors(in, out, {.workers = ps::usable_processors()})) {
+    print(info);
+  }
+  if (then_check) {
+    check_tensors(in, out);
+  }
+  return true;
+}
+
 struct Job {
   std::string in;
   std::string out;
@@ -142,6 +197,9 @@ void run(const Job& job) {
     source.open();
     return source;
   };
+  if (job.type.empty() && pack_tensors(job.in, job.out, job.check)) {
+    return;
+  }
   if (job.type.empty()) {
     const auto source = opened(ps::npy<std::byte>(job.in));
     const ps::ArrayInfo info = source.info();

@@ -86,14 +86,12 @@ Unpacked unpacked(D& device, const PackedInMemory& packed, std::size_t bytes, Ch
     chunks.push_back(chunk);
   }
   const auto there = carrier.there(std::span<const std::uint64_t>{all});
-  const auto table = carrier.there(std::span<const std::uint32_t>{packed.table()});
-  const auto ranked = carrier.there(std::span<const std::uint32_t>{packed.ranked()});
+  const auto tables = carrier.there(std::span<const std::uint32_t>{packed.tables().numbers()});
   const Bytes before(bytes, std::byte{0xA5});
   const auto out = carrier.there(std::span<const std::byte>{before});
   for (std::size_t i = 0; i != chunks.size(); ++i) {
     chunks[i].packed = reinterpret_cast<const std::byte*>(there.data()) + places[i];
-    chunks[i].code.table = chunks[i].code.table ? table.data() : nullptr;
-    chunks[i].code.ranked = chunks[i].code.ranked ? ranked.data() : nullptr;
+    chunks[i].code = packed.tables().code(tables.data());
     chunks[i].out = out.data() + i * PackedInMemory::chunk_bytes;
   }
   const auto given = carrier.there(std::span<const PackedChunk>{chunks});

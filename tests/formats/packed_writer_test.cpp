@@ -15,13 +15,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace ps = penstock;
+using ps::tests::content_of;
 using ps::tests::FaultyIo;
 using ps::tests::IoCall;
 using ps::tests::IoFaults;
@@ -47,10 +46,6 @@ template <class T, class S> std::vector<T> deliver(S source, const ps::ReaderOpt
   pipeline.run();
   return all;
 }
-std::string content(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
-}
 
 } // namespace
 
@@ -66,7 +61,7 @@ TEST_CASE("any number of workers writes the same file, however the values come")
       writer.add(0, bytes.subspan(at, std::min(piece, bytes.size() - at)));
     }
     CHECK(writer.finish().at(0).chunks == 86);
-    return content(path);
+    return content_of(path);
   };
   const std::string one = written(1, bytes.size());
   CHECK(written(3, bytes.size()) == one);
@@ -93,7 +88,7 @@ TEST_CASE("values are packed as well in small pieces as in large ones") {
       }
       each([&](auto some) { writer.add(0, some); });
       writer.finish();
-      CHECK(content(dir / "x") == content(dir / "whole"));
+      CHECK(content_of(dir / "x") == content_of(dir / "whole"));
     }
   }
 }

@@ -245,8 +245,8 @@ def crc32c(data: bytes) -> int:
 
 
 def rans(steps: list, frequencies: list[int]) -> bytes:
-    """Each step has for each lane a symbol, or (bits, width)."""
-    first = [sum(frequencies[:symbol]) for symbol in range(256)]
+    """Each step has for each lane a symbol, or (bits, width). Symbols count on from one table to the next."""
+    first = [sum(frequencies[symbol // 256 * 256:symbol]) for symbol in range(len(frequencies))]
     states, words = [1 << 16] * 32, []
     for step in reversed(steps):
         for lane in reversed(range(32)):
@@ -268,11 +268,34 @@ def frequencies_of(symbols: list[int]) -> list[int]:
     return parts
 
 
+def by_classes(values: list[int], rows: list) -> tuple:
+    """Returns the stream, frequencies, symbols and ranks, with odd and even values as the classes 1 and 2."""
+    symbols, ranked, coded = [], [], {}
+    for its_class in 1, 2:
+        its = sorted({value for value in values if value % 2 == its_class % 2}, key=lambda value: -values.count(value))
+        while its:
+            bits = 0 if len(ranked) % 64 < 40 or max(values) < 256 else len(its).bit_length() - 1
+            for i, value in enumerate(its[:1 << bits]):
+                coded[value] = len(symbols), (i, bits), its_class
+            symbols.append(len(ranked) | bits << 20 | its_class << 24)
+            ranked += its[:1 << bits]
+            its = its[1 << bits:]
+    put = [[coded[value][0] + (256 * coded[rows[i - 1][lane]][2] if i % 16 else 0) for lane, value in enumerate(row)]
+           for i, row in enumerate(rows)]
+    frequencies = []
+    for table in range(3):
+        here = [symbol % 256 for row in put for symbol in row if symbol // 256 == table]
+        frequencies += frequencies_of(here + list(range(len(symbols))))
+    steps = [step for symbols_, row in zip(put, rows) for step in
+             ([symbols_] if max(values) < 256 else [symbols_, [coded[value][1] for value in row]])]
+    return rans(steps, frequencies), frequencies, symbols + [0] * (256 - len(symbols)), ranked
+
+
 def packed(kind: str, name: str, code: int, array: np.ndarray, letter: str = "") -> None:
     values = [int(value) for value in array.view(f"u{array.itemsize}")]
     rows = [[values[min(b * 512 + lane * 16 + k, len(values) - 1)] for lane in range(32)]
             for b in range(-(-len(values) // 512)) for k in range(16)]
-    bytes_, ranked, frequencies = array.tobytes(), [], []
+    bytes_, ranked, frequencies, symbols = array.tobytes(), [], [], []
     if code == 1:
         base, width = min(values), int(max(values) - min(values)).bit_length()
         number = sum((value - base) << i * width for i, value in enumerate(values))
@@ -294,10 +317,13 @@ def packed(kind: str, name: str, code: int, array: np.ndarray, letter: str = "")
             coded[value] = (8 * k + (rank >> k) if rank > 15 else rank), (rank & (1 << k) - 1, k)
         frequencies = frequencies_of([coded[value][0] for value in values])
         bytes_ = rans([[coded[value][part] for value in row] for row in rows for part in (0, 1)], frequencies)
+    elif code == 5:
+        bytes_, frequencies, symbols, ranked = by_classes(values, rows)
     dtype = array.dtype
     index = b"x".ljust(64, b"\0") + struct.pack("<cBBBIII64x", (letter or dtype.kind).encode(), dtype.itemsize, code, 0,
-                                                16384 // dtype.itemsize, len(ranked), 0)
-    index += struct.pack(f"<{len(frequencies)}H", *frequencies) + struct.pack(f"<{len(ranked)}I", *ranked)
+                                                16384 // dtype.itemsize, len(ranked), 3 if symbols else 0)
+    index += struct.pack(f"<{len(frequencies)}H", *frequencies) + struct.pack(f"<{len(symbols)}I", *symbols)
+    index += struct.pack(f"<{len(ranked)}I", *ranked)
     index += struct.pack("<QIIII", 64, len(bytes_), code, crc32c(bytes_), crc32c(array.tobytes()))
     bytes_ += bytes(-len(bytes_) % 16)
     head = b"\x89PSPK\r\n\x1a" + struct.pack("<IIQQQ16xI", 1, 1, len(values), 64 + len(bytes_), len(index), crc32c(index))
@@ -313,6 +339,13 @@ packed("packedV", "bfloat16.packed", 3, (random.normal(0, 0.02, 900).astype("f4"
 packed("packedf", "half.packed", 3, random.normal(0, 0.02, 1000).astype("f2"))
 packed("packed16", "ranked16.packed", 4, (np.minimum(random.zipf(1.3, 1200), 40000) * 1.5).astype("u2"))
 packed("packed32", "ranked32.packed", 4, np.minimum(random.zipf(1.3, 1200), 1048575).astype("u4"))
+packed("packed8", "classes8.packed", 5, random.binomial(60, 0.3, 600).astype("u1"))
+packed("packed16", "classes16.packed", 5, (np.minimum(random.zipf(1.3, 1200), 40000) * 1.5).astype("u2"))
+# What the target takes for a packed safetensors file: a plain header, and the index of its only tensor, which is zeros.
+header = b'{"a":{"dtype":"U8","shape":[1000],"data_offsets":[0,1000]}}'.ljust(80)
+index = b"0".ljust(64, b"\0") + struct.pack("<cBBBIIIQ56x", b"u", 1, 1, 1, 16384, 0, 0, 1024)
+index += struct.pack("<QIIII", 128, 16, 1, crc32c(b" " * 16), crc32c(bytes(1024)))
+(folder / "tensors.seed").write_bytes(header + b"\n" + index)
 (folder / "short.packed").write_bytes((folder / "bytes.packed").read_bytes()[:-1])
 refuse("packed8", "short.packed", "short.packed")
 

@@ -8,7 +8,11 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/data/packed.hpp>
+#include <penstock/formats/detail/safetensors_header.hpp>
+#include <penstock/formats/packed/detail/column_code.hpp>
 #include <penstock/formats/packed/detail/packed_reader.hpp>
+#include <penstock/formats/packed/detail/packed_tensors.hpp>
+#include <penstock/formats/packed/detail/rans_encoder.hpp>
 #include <penstock/host/unpack.hpp>
 #include <penstock/io/crc32c.hpp>
 
@@ -19,6 +23,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace penstock::tests {
@@ -65,9 +70,7 @@ void unpack_twice(PackedChunk chunk) {
 void unpack_all(const detail::PackedFile& file, std::span<const std::byte> bytes) {
   std::uint64_t chunks = 0;
   for (const detail::PackedColumn& column : file.columns) {
-    const auto table = column.code.has_frequencies() ? column.code.frequencies.table()
-                                                     : std::vector<std::uint32_t>{};
-    must(table.empty() || table.size() == detail::rans_entries);
+    const detail::CodeTables tables{column.type, column.code};
     const std::uint64_t values = column.record_values() * file.records;
     must(values * column.type.bytes <= bytes.size() * 2731); // no more than the page says
     for (std::uint64_t i = 0; i != column.chunks.size() && chunks != 64; ++i, ++chunks) {
@@ -76,17 +79,12 @@ void unpack_all(const detail::PackedFile& file, std::span<const std::byte> bytes
       const Exact packed{bytes.subspan(place.at, place.bytes)};
       const std::uint64_t begin = i * column.chunk_values;
       must(begin < values);
-      PackedChunk chunk{
-          .packed = packed.data(),
-          .packed_bytes = place.bytes,
-          .codec = place.codec,
-          .code = {.value_bytes = column.type.bytes,
-                   .turned = detail::is_turned(column.type),
-                   .table = table.empty() ? nullptr : table.data(),
-                   .ranked = column.code.ranked.empty() ? nullptr : column.code.ranked.data(),
-                   .ranks = static_cast<std::uint32_t>(column.code.ranked.size())},
-          .values = static_cast<std::uint32_t>(
-              std::min<std::uint64_t>(column.chunk_values, values - begin))};
+      PackedChunk chunk{.packed = packed.data(),
+                        .packed_bytes = place.bytes,
+                        .codec = place.codec,
+                        .code = tables.code(),
+                        .values = static_cast<std::uint32_t>(
+                            std::min<std::uint64_t>(column.chunk_values, values - begin))};
       unpack_twice(chunk);
       chunk.codec = column.code.codec; // also those that are raw
       unpack_twice(chunk);
@@ -107,24 +105,65 @@ void as_chunk(std::span<const std::byte> input) {
     return;
   }
   const auto number = [&](std::size_t i) { return std::to_integer<std::uint32_t>(input[i]); };
-  std::vector<std::uint32_t> table(detail::rans_entries);
+  constexpr std::uint32_t classes = 3;
+  std::vector<std::uint32_t> table(classes * detail::rans_entries);
+  std::vector<std::uint32_t> symbols(detail::rans_symbols);
   std::uint32_t state = number(4) | number(5) << 8;
-  for (std::uint32_t& entry : table) { // any entries: a device may be given a damaged table
-    state = state * 1664525 + 1013904223;
-    entry = number(6) % 2 == 0 ? state : state & 0xFFFFF;
-  }
+  const auto fill = [&](std::vector<std::uint32_t>& entries, std::uint32_t mask) {
+    for (std::uint32_t& entry : entries) { // any: a device may be given a damaged table
+      state = state * 1664525 + 1013904223;
+      entry = number(6) % 2 == 0 ? state : state & mask;
+    }
+  };
+  fill(table, 0xFFFFF);
+  fill(symbols, 0x17000FF); // ranks that there may be, few bits behind them, and two classes
   const std::vector<std::uint32_t> ranked(1 + number(7), 0x12345678);
   const Exact packed{input.subspan(numbers)};
   const std::uint32_t width = 1U << number(0) % 4;
   unpack_twice({.packed = packed.data(),
                 .packed_bytes = static_cast<std::uint32_t>(packed.size()),
-                .codec = PackedCodec{static_cast<std::uint8_t>(number(1) % 6)},
+                .codec = PackedCodec{static_cast<std::uint8_t>(
+                    number(1) % (static_cast<unsigned>(detail::packed_last_codec) + 2))},
                 .code = {.value_bytes = width,
                          .turned = number(6) % 4 > 1,
                          .table = table.data(),
                          .ranked = ranked.data(),
-                         .ranks = static_cast<std::uint32_t>(ranked.size())},
+                         .ranks = static_cast<std::uint32_t>(ranked.size()),
+                         .symbols = symbols.data(),
+                         .classes = classes},
                 .values = (number(2) | number(3) << 8) % (detail::packed_chunk_bytes / width) + 1});
+}
+
+/// Takes the bytes up to the first line's end for the plain header of a packed safetensors file,
+/// and the others for its index, with right checksums.
+void as_packed_tensors(std::span<const std::byte> input) {
+  const auto line = std::find(input.begin(), input.end(), std::byte{'\n'});
+  const auto text = input.first(static_cast<std::size_t>(line - input.begin()));
+  const auto index = input.subspan(std::min(text.size() + 1, input.size()));
+  std::vector<std::byte> bytes(detail::packed_header_bytes);
+  bytes.insert(bytes.end(), text.begin(), text.end()); // in which chunks lie
+  bytes.resize((bytes.size() + 15) / 16 * 16);
+  const std::uint64_t numbers[]{1, bytes.size(), index.size()}; // records, and where the index lies
+  bytes.insert(bytes.end(), index.begin(), index.end());
+  std::memcpy(bytes.data(), detail::packed_magic.data(), detail::packed_magic.size());
+  std::memcpy(bytes.data() + 8, &detail::packed_version, 4);
+  bytes[12] = static_cast<std::byte>(1 + text.size() % 2); // columns
+  std::memcpy(bytes.data() + 16, numbers, sizeof numbers);
+  const std::uint32_t index_crc = crc32c(index);
+  std::memcpy(bytes.data() + 56, &index_crc, sizeof index_crc);
+  const std::uint32_t crc = crc32c(std::span{bytes}.first(60));
+  std::memcpy(bytes.data() + 60, &crc, sizeof crc);
+  const std::string size = std::to_string(8 + text.size() + 1000);
+  detail::SafetensorsHeader outer;
+  outer.metadata.emplace(detail::packed_tensors_name,
+                         size + ' ' +
+                             std::string{reinterpret_cast<const char*>(text.data()), text.size()});
+  outer.tensors.push_back({.name = std::string{detail::packed_tensors_name}, .shape = {}});
+  as_file(bytes, bytes.size(), [&](const detail::HeaderFile& file) {
+    for (const detail::PackedFile& its : detail::packed_tensors_in(outer, file).columns) {
+      unpack_all(its, bytes);
+    }
+  });
 }
 
 } // namespace
@@ -134,6 +173,7 @@ PENSTOCK_FUZZ_TARGET(fuzz_packed) {
   using namespace penstock;
   as_packed_file(input);
   as_chunk(input);
+  as_packed_tensors(input);
   if (input.size() < detail::packed_header_bytes) {
     return;
   }

@@ -179,12 +179,13 @@ TEST_CASE("numbers that fit no chunk, and tables that do not fit, are refused") 
   CHECK(refused([](auto& c) { c.wanted = 8193; }));
   CHECK(refused([](auto& c) { c.packed += 2; }));
   CHECK(refused([](auto& c) { ++c.out; }));
-  CHECK(refused([](auto& c) { c.codec = ps::PackedCodec{5}; }));
+  CHECK(refused([](auto& c) { c.codec = ps::PackedCodec{200}; }));
+  CHECK(refused([](auto& c) { c.codec = ps::PackedCodec::classes; }));
   CHECK(refused([](auto& c) { c.codec = ps::PackedCodec::bytes; }));
   CHECK(refused([](auto& c) { c.code.table = nullptr; }));
   CHECK(refused([](auto& c) { c.code.ranked = nullptr; }));
   CHECK(refused([](auto& c) { c.code.ranks = 10; }));
-  std::vector<std::uint32_t> wrong = packed.table();
+  std::vector<std::uint32_t> wrong = packed.tables().numbers();
   std::fill(wrong.begin(), wrong.end(), ~0U);
   CHECK(refused([&](auto& c) { c.code.table = wrong.data(); }));
 }

@@ -7,6 +7,7 @@
 #include <penstock/data/schema.hpp>
 #include <penstock/formats/packed/detail/chunk_packer.hpp>
 #include <penstock/formats/packed/detail/column_choice.hpp>
+#include <penstock/formats/packed/detail/column_code.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
 #include <algorithm>
@@ -51,6 +52,20 @@ template <class T> std::vector<T> zipf_tokens(std::size_t count, std::uint32_t v
     token = static_cast<T>(std::uint64_t{rank} * 40'503 % vocabulary); // scattered
   }
   return tokens;
+}
+/// Returns `count` numbers below `kinds`, of which each comes from what the one before was: of
+/// three groups one follows the other, four times in five, and within a group small ones are
+/// frequent.
+template <class T> std::vector<T> following(std::size_t count, std::uint32_t kinds) {
+  std::mt19937_64 random{kinds};
+  std::vector<T> values(count);
+  std::uint64_t group = 0;
+  for (T& value : values) {
+    group = random() % 5 != 0 ? (group + 1) % 3 : random() % 3;
+    const std::uint64_t most = random() % (kinds / 3) + 1;
+    value = static_cast<T>(random() % most * 3 + group);
+  }
+  return values;
 }
 /// Returns normal values of this deviation as bfloat16's or, `half`, as halves whose exponents lie
 /// alike.
@@ -102,6 +117,9 @@ inline std::vector<SomeValues> some_values(std::size_t count) {
        PackedCodec::ranked,
        bytes_of(zipf_tokens<std::uint16_t>(count, 30'000))},
       {"wide", {'u', 4}, PackedCodec::ranked, bytes_of(zipf_tokens<std::uint32_t>(count, 30'000))},
+      {"letters", {'u', 1}, PackedCodec::classes, bytes_of(following<std::uint8_t>(count, 90))},
+      {"words", {'u', 2}, PackedCodec::classes, bytes_of(following<std::uint16_t>(count, 600))},
+      {"more", {'i', 4}, PackedCodec::classes, bytes_of(following<std::int32_t>(count, 600))},
   };
 }
 
@@ -112,11 +130,8 @@ class PackedInMemory {
 
   PackedInMemory(detail::ValueType type, std::span<const std::byte> values,
                  const detail::ColumnCode& code)
-      : type_{type}, code_{code} {
+      : type_{type}, tables_{type, code} {
     detail::ChunkPacker packer{type, code};
-    if (code.has_frequencies()) {
-      table_ = code.frequencies.table();
-    }
     while (!values.empty()) {
       const auto chunk = values.first(std::min(chunk_bytes, values.size()));
       values = values.subspan(chunk.size());
@@ -129,19 +144,14 @@ class PackedInMemory {
 
   std::size_t size() const { return chunks_.size(); }
   std::size_t packed_bytes() const { return packed_bytes_; }
-  const std::vector<std::uint32_t>& table() const { return table_; }
-  const std::vector<std::uint32_t>& ranked() const { return code_.ranked; }
+  const detail::CodeTables& tables() const { return tables_; }
   /// Returns chunk number `i` as a whole, which goes to `out`.
   PackedChunk chunk(std::size_t i, std::byte* out) const {
     const Chunk& its = chunks_[i];
     return {.packed = reinterpret_cast<const std::byte*>(its.packed.data()),
             .packed_bytes = its.packed_bytes,
             .codec = its.codec,
-            .code = {.value_bytes = type_.bytes,
-                     .turned = detail::is_turned(type_),
-                     .table = table_.empty() ? nullptr : table_.data(),
-                     .ranked = code_.ranked.empty() ? nullptr : code_.ranked.data(),
-                     .ranks = static_cast<std::uint32_t>(code_.ranked.size())},
+            .code = tables_.code(),
             .values = its.values,
             .first = 0,
             .wanted = its.values,
@@ -167,8 +177,7 @@ class PackedInMemory {
   }
 
   detail::ValueType type_;
-  detail::ColumnCode code_;
-  std::vector<std::uint32_t> table_;
+  detail::CodeTables tables_;
   std::vector<Chunk> chunks_;
   std::size_t packed_bytes_ = 0;
 };

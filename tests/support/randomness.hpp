@@ -195,7 +195,7 @@ inline double kept_differences(const Order& order, bool low_in_common) {
 inline std::size_t fixed_points(const Order& order) {
   std::size_t fixed = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    fixed += order[i] == i ? 1 : 0;
+    fixed += order[i] == i ? 1U : 0U;
   }
   return fixed;
 }

@@ -77,20 +77,30 @@ template <penstock::AnyDevice D> class CrcOn {
   typename D::stream_type stream_;
 };
 
-/// Throws unless every tensor on every device has the bytes of its file; `loaded[i]->tensor(k)` is
-/// where the device of number i has the tensor of number k. Prints each tensor if it is to.
+/// Returns the CRC-32C of each tensor's bytes in its file.
+inline std::vector<std::uint32_t> crcs_in_files(const penstock::Safetensors<>& model) {
+  std::vector<std::uint32_t> crcs;
+  for (const penstock::TensorInfo& tensor : model.tensors()) {
+    crcs.push_back(crc_in_file(model.files()[tensor.file], tensor));
+  }
+  return crcs;
+}
+
+/// Throws unless every tensor on every device has these checksums; `loaded[i]->tensor(k)` is where
+/// the device of number i has the tensor of number k. Prints each tensor if it is to.
 template <penstock::AnyDevice D, class Loaded>
-void check(const penstock::Safetensors<>& model, std::deque<D>& devices, const Loaded& loaded,
+void check(std::span<const penstock::TensorInfo> tensors, const std::vector<std::string>& files,
+           const std::vector<std::uint32_t>& crcs, std::deque<D>& devices, const Loaded& loaded,
            bool print) {
   using penstock::Json;
   std::deque<CrcOn<D>> crc_on;
   for (D& device : devices) {
     crc_on.emplace_back(device);
   }
-  for (std::size_t i = 0; i != model.tensors().size(); ++i) {
-    const penstock::TensorInfo& tensor = model.tensors()[i];
-    const std::string& file = model.files()[tensor.file];
-    const std::uint32_t crc = crc_in_file(file, tensor);
+  for (std::size_t i = 0; i != tensors.size(); ++i) {
+    const penstock::TensorInfo& tensor = tensors[i];
+    const std::string& file = files[tensor.file];
+    const std::uint32_t crc = crcs[i];
     for (std::size_t device = 0; device != devices.size(); ++device) {
       if (crc_on[device](loaded[device]->tensor(i), tensor.bytes) != crc) {
         throw std::runtime_error{"the tensor \"" + tensor.name + "\" is not as in " + file +

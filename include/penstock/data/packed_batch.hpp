@@ -107,7 +107,7 @@ template <std::size_t Columns> struct PackedBatch {
     const auto its =
         part<PackedPart>(of.at + sizeof(PackedHead) + std::size_t{i} * sizeof(PackedPart));
     if (its.table >= table_count || its.at > of.bytes || its.packed_bytes > of.bytes - its.at ||
-        its.codec > static_cast<std::uint32_t>(PackedCodec::ranked)) {
+        its.codec > static_cast<std::uint32_t>(detail::packed_last_codec)) {
       return false;
     }
     const PackedTable& table = tables[its.table];

@@ -7,22 +7,31 @@
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/formats/detail/array_columns.hpp>
+#include <penstock/formats/detail/tensor_list.hpp>
 #include <penstock/formats/packed/detail/packed_files.hpp>
+#include <penstock/formats/packed/detail/packed_layout.hpp>
+#include <penstock/formats/packed/detail/packed_reader.hpp>
+#include <penstock/formats/packed/detail/packed_tensors.hpp>
 #include <penstock/formats/packed/packed_info.hpp>
+#include <penstock/formats/tensor_info.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
+#include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -135,35 +144,71 @@ template <class Schema, class Io = PosixIo> class Unpacked {
 /// Makes a source of the records of a packed file, or of all in a directory:
 /// `unpacked<std::uint16_t>("train.packed")` for its only column, without extents,
 /// `unpacked<std::byte>(path)` for rows of it, whatever they hold, or `unpacked<Sample>(path)` for
-/// columns by their names, some of the file's or all. It touches no file before open(), which
+/// columns by their names, some of the file's or all. Of packed safetensors files, `std::byte`
+/// gives the tensors, as packed_tensors_of() says. It touches no file before open(), which
 /// prepare() calls. The files must stay as they are while they are read.
 template <class Schema, class Io = PosixIo>
 Unpacked<Schema, Io> unpacked(detail::Paths paths, Io io = {}) {
   return Unpacked<Schema, Io>{std::move(paths).take(), std::move(io)};
 }
 
-/// Returns the columns of a packed file, and checks its header and index. Blocks. Throws
-/// SourceError.
+namespace detail {
+
+inline PackedColumnInfo info_of(const PackedColumn& column, std::uint64_t records) {
+  PackedColumnInfo info;
+  info.name = column.name;
+  info.type = name_of(column.type);
+  info.extents = column.extents;
+  info.codec = column.code.codec;
+  info.chunks = column.chunks.size();
+  info.bytes = column.record_values() * records * column.type.bytes;
+  info.packed_bytes = column.code.table_bytes();
+  for (const PackedPlace& chunk : column.chunks) {
+    info.packed_bytes += chunk.bytes;
+    info.raw_chunks += chunk.codec == PackedCodec::raw ? 1 : 0;
+  }
+  return info;
+}
+
+} // namespace detail
+
+/// Whether a file is packed, or a packed safetensors file, by its first bytes or its header.
+/// Blocks. Throws SourceError if it cannot be read, or has a damaged safetensors header.
+template <class Io = PosixIo> [[gnu::cold]] bool is_packed(const std::string& path, Io io = {}) {
+  const File<Io> file{std::move(io), path};
+  std::vector<std::byte> begin(std::min<std::uint64_t>(file.size(), detail::foreign_bytes));
+  read_full(file, 0, begin);
+  const std::string_view text{reinterpret_cast<const char*>(begin.data()), begin.size()};
+  return text.starts_with(detail::packed_magic) ||
+         (detail::is_safetensors(text, file.size()) &&
+          detail::read_safetensors_header(file).metadata.contains(
+              std::string{detail::packed_tensors_name}));
+}
+
+/// Returns the columns of a packed file, or the tensors that have bytes of a packed safetensors
+/// file, and checks its header and index. Blocks. Throws SourceError.
 template <class Io = PosixIo>
 [[gnu::cold]] std::vector<PackedColumnInfo> packed_columns_of(const std::string& path, Io io = {}) {
   const File<Io> file{io, path};
   const auto read = [&](std::uint64_t at, std::span<std::byte> into) { read_full(file, at, into); };
   const detail::HeaderFile header{file.path(), file.size(), read};
-  const detail::PackedFile has = detail::PackedFileReader{header}.read();
   std::vector<PackedColumnInfo> infos;
-  for (const detail::PackedColumn& column : has.columns) {
-    PackedColumnInfo& info = infos.emplace_back();
-    info.name = column.name;
-    info.type = detail::name_of(column.type);
-    info.extents = column.extents;
-    info.codec = column.code.codec;
-    info.chunks = column.chunks.size();
-    info.bytes = column.record_values() * has.records * column.type.bytes;
-    info.packed_bytes = column.code.table_bytes();
-    for (const detail::PackedPlace& chunk : column.chunks) {
-      info.packed_bytes += chunk.bytes;
-      info.raw_chunks += chunk.codec == PackedCodec::raw ? 1 : 0;
+  if (const auto tensors = detail::read_packed_tensors(file, header)) {
+    for (const TensorInfo& tensor : tensors->plain.tensors) {
+      if (tensor.bytes != 0) {
+        const detail::PackedFile& its = tensors->columns[infos.size()];
+        PackedColumnInfo& info =
+            infos.emplace_back(detail::info_of(its.columns.front(), its.records));
+        info.name = tensor.name;
+        info.extents = tensor.shape;
+        info.bytes = tensor.bytes;
+      }
     }
+    return infos;
+  }
+  const detail::PackedFile has = detail::PackedFileReader{header}.read();
+  for (const detail::PackedColumn& column : has.columns) {
+    infos.push_back(detail::info_of(column, has.records));
   }
   return infos;
 }

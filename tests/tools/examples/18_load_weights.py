@@ -7,7 +7,7 @@ import re
 import struct
 from pathlib import Path
 
-from made_files import crc32c, safetensors_file
+from made_files import crc32c, packed_safetensors_file, safetensors_file
 from running import refused, run
 
 
@@ -66,6 +66,21 @@ def check(program: str, folder: Path):
     assert f"on each of 3 devices, gathered by copies on the host" in several[len(written)], several[len(written)]
     shares = [int(line.split()[0]) for line in several if re.match(r"[0-9]+ records", line)]
     assert len(shares) == 3 and sum(shares) == total and max(shares) < total / 2, shares
+    # Packed shards give the same tensors, on one device and on several.
+    model = {"w": ("BF16", [300, 70], rng.randbytes(42_000)), "none": ("U8", [0], b""), "b": ("F32", [3], rng.randbytes(12))}
+    more = {"c": ("U8", [5], b"12345")}
+    packed = [folder / "packed" / name for name in ("a.safetensors", "b.safetensors")]
+    packed[0].parent.mkdir()
+    for path, tensors in zip(packed, (model, more)):
+        path.write_bytes(packed_safetensors_file(tensors))
+    for how in ["--piece", 1000, *packed], ["--gpus", 2, packed[0].parent]:
+        lines_ = run(program, "--check", "--device", "host", *how).splitlines()
+        found = listed(lines_[:4])
+        assert found == {name: (dtype, shape, crc32c(data)) for name, (dtype, shape, data) in (model | more).items()}, found
+        assert lines_[4].startswith("4 tensors, 42017 bytes, in ") and "gathered" not in lines_[4], lines_[4]
+        assert lines_[5] == "every tensor is as in its file", lines_[5]
+    packed[0].write_bytes(packed[0].read_bytes()[:-1])
+    refused(program, "--device", "host", *packed, says=[packed[0]], by="18_load_weights: ")
     good = shards[0].read_bytes()
     for bad, words in {b"": "has 0 bytes", good[:-1]: "end behind the end of the file", good + b"x": "overlap nor leave gaps",
                        struct.pack("<Q", 1 << 63) + good[8:]: "header has 9223372036854775808 bytes"}.items():

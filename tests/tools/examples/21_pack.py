@@ -5,6 +5,7 @@ import random
 import struct
 from pathlib import Path
 
+from made_files import safetensors_file
 from running import refused, run
 
 
@@ -29,5 +30,12 @@ def check(program: str, folder: Path):
     refused(program, values, packed, says=[values])
     refused(program, "--wrong", says=["usage"])
     assert packed.read_bytes() == before and sorted(folder.iterdir()) == [values, packed], list(folder.iterdir())
+    weights = cases["bfloat16"][1]
+    model = {"h.0.w": ("BF16", [7, 10_000], weights), "none": ("BF16", [0], b""), "b": ("F32", [1], bytes(4))}
+    values.write_bytes(safetensors_file(model, {"format": "pt"}))
+    said = run(program, "--check", values, packed)
+    assert f"h.0.w: bfloat16 (V2), float16, {len(weights)} bytes" in said and f"all {len(weights) + 4} bytes of tensors" in said, said
+    assert run(program, "--info", packed).split(", ratio")[0] == said.split(", ratio")[0], said
+    refused(program, packed, values, says=["is packed already"])
     packed.write_bytes(before[:-1])
     refused(program, "--info", packed, says=[packed])

@@ -49,6 +49,41 @@ def safetensors_file(tensors: dict[str, tuple[str, list[int], bytes]], metadata:
     return struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values())
 
 
+def packed_safetensors_file(tensors: dict[str, tuple[str, list[int], bytes]]) -> bytes:
+    """A twin of pack_safetensors(), after docs/packed.md, which packs nothing: all chunks are raw."""
+    plain = safetensors_file(tensors)
+    text = plain[8:8 + struct.unpack("<Q", plain[:8])[0]].decode()
+    kinds = {"BF16": (b"V", 2), "F32": (b"f", 4), "U8": (b"u", 1)}
+    padded = [data + bytes(-len(data) % 256) for _, _, data in tensors.values()]
+
+    def header(index_bytes: int) -> bytes:
+        made: dict = {"__metadata__": {"penstock.packed": f"{len(plain)} {text}"}}
+        at = 0
+        for name, size in [*zip(tensors, map(len, padded)), (f"penstock.packed.{crc32c(text.encode())}", 64 + index_bytes)]:
+            made[name] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}
+            at += size
+        written = json.dumps(made).encode()
+        return written + b" " * (-len(written) % 16 + 8)
+
+    columns, chunks = b"", b""
+    for round_ in 1, 2:  # when the index's size is known, it is known where chunks lie
+        at = 8 + len(header(len(columns + chunks)))
+        columns, chunks = b"", b""
+        for (dtype, _, data), filled in zip(tensors.values(), padded):
+            kind, size = kinds[dtype]
+            if data:
+                columns += str(len(columns) // 144).encode().ljust(64, b"\0")
+                columns += struct.pack("<cBBBIIIQ56x", kind, size, 0, 1, 16384 // size, 0, 0, len(filled) // size)
+            for begin in range(0, len(filled), 16384):
+                chunk = filled[begin:begin + 16384]
+                chunks += struct.pack("<QIIII", at, len(chunk), 0, crc32c(chunk), crc32c(chunk))
+                at += len(chunk)
+    index = columns + chunks
+    head = b"\x89PSPK\r\n\x1a" + struct.pack("<IIQQQ16xI", 1, len(columns) // 144, 1, at + 64, len(index), crc32c(index))
+    outer = header(len(index))
+    return struct.pack("<Q", len(outer)) + outer + b"".join(padded) + head + struct.pack("<I", crc32c(head)) + index
+
+
 def crc32c(data: bytes) -> int:
     table = []
     for byte in range(256):

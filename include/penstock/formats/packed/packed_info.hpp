@@ -21,6 +21,8 @@ constexpr const char* name_of(PackedCodec codec) noexcept {
     return "float16";
   case PackedCodec::ranked:
     return "ranked";
+  case PackedCodec::classes:
+    return "classes";
   case PackedCodec::raw:
     break;
   }

@@ -99,22 +99,37 @@ template <class Io = PosixIo> class PackedWriter {
   /// became, and which codecs were tried. Call it once. Throws Error if the columns do not have
   /// equally many whole records; SinkError. If it throws, nothing is left of the file.
   std::vector<PackedColumnInfo> finish() {
+    return finish_by([](auto& file, const std::vector<detail::PackedColumn>& columns,
+                        std::uint64_t records, std::uint64_t at) {
+      const std::vector<std::byte> index = detail::packed_index(columns);
+      file.write(at, index);
+      file.write(0, detail::packed_header(columns.size(), records, at, index));
+    });
+  }
+
+  /// For pack_safetensors(): leaves this room before the first chunk, a multiple of 16. Before any
+  /// add().
+  void begin_at(std::uint64_t at) { end_ = at; }
+  /// For pack_safetensors(): writes the rest of a column, which gets no more values. Throws as
+  /// add() does.
+  void end_column(std::size_t column) {
+    Column& its = checked(column, {});
+    or_discard([&] { end(its); });
+  }
+  /// For pack_safetensors(): does what finish() does, but put(file, columns, records, at) writes
+  /// the header, and the index behind the last chunk, from byte `at` on.
+  template <class Put> std::vector<PackedColumnInfo> finish_by(Put write_index) {
     std::vector<PackedColumnInfo> infos;
     or_discard([&] {
       const std::uint64_t records = checked_records();
       std::vector<detail::PackedColumn> packed;
       for (Column& its : columns_) {
-        if (its.packers.empty()) {
-          choose(its, {});
-        }
-        put(its, its.begun);
+        end(its);
         infos.push_back(info(its));
         packed.push_back(std::move(its.packed));
       }
       write(packed_parts_);
-      const std::vector<std::byte> index = detail::packed_index(packed);
-      file_->write(end_, index);
-      file_->write(0, detail::packed_header(packed.size(), records, end_, index));
+      write_index(*file_, packed, records, end_);
       file_->commit(options_.durable);
     });
     file_.reset();
@@ -132,11 +147,25 @@ template <class Io = PosixIo> class PackedWriter {
     detail::ColumnChoice choice;
     std::vector<PackedTry> tried;
     std::vector<detail::ChunkPacker> packers; // a worker's each, once the codec is chosen
-    std::vector<std::byte> begun;             // a chunk's first values
+    std::vector<std::byte> begun;             // values behind the last chunk written
     std::uint64_t values = 0;
     std::uint64_t packed_bytes = 0;
     std::uint64_t raw_chunks = 0;
+    bool ended = false;
   };
+  void end(Column& its) {
+    if (its.ended) {
+      return;
+    }
+    if (its.packers.empty()) {
+      choose(its, {});
+    }
+    put(its, its.begun);
+    its.begun = {};
+    its.packers = {}; // of many columns they would be much memory
+    its.choice = detail::ColumnChoice{its.packed.type, options_.chunk_bytes};
+    its.ended = true;
+  }
   // What was counted of a write that failed cannot be taken back.
   template <class F> void or_discard(F f) {
     try {

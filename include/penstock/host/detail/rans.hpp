@@ -38,7 +38,7 @@ PENSTOCK_HD constexpr std::uint32_t rans_entry(std::uint32_t symbol, std::uint32
 }
 
 /// Decodes the stream that docs/packed.md describes. Reads within `bytes`, whatever they are, and
-/// within the table's `rans_entries`. `in` is aligned to 4 bytes.
+/// within the `rans_entries` of each table. `in` is aligned to 4 bytes.
 template <class Lanes> class RansStream {
  public:
   /// `bytes` is at least `rans_head`.
@@ -51,9 +51,13 @@ template <class Lanes> class RansStream {
 
   /// Takes one symbol for each lane: calls f(lane, symbol).
   template <class F> PENSTOCK_HD void symbols(F f) {
+    symbols_by([](unsigned) { return 0U; }, f);
+  }
+  /// Takes one symbol for each lane, by table number which(lane): calls f(lane, symbol).
+  template <class Which, class F> PENSTOCK_HD void symbols_by(Which which, F f) {
     Lanes::each([&](unsigned lane) {
       std::uint32_t& state = state_[lane];
-      const std::uint32_t entry = table_[state % rans_entries];
+      const std::uint32_t entry = table_[which(lane) * rans_entries + state % rans_entries];
       state = ((entry >> 8 & (rans_entries - 1)) + 1) * (state >> rans_bits) + (entry >> 20);
       f(lane, entry & 0xFF);
     });

@@ -58,6 +58,13 @@ template <class Lanes> class ChunkUnpacker {
         return false;
       }
       return width == 2 ? ranked<std::uint16_t>() : width == 4 && ranked<std::uint32_t>();
+    case PackedCodec::classes:
+      if (!c.code.table || !c.code.ranked || !c.code.symbols || c.code.classes == 0) {
+        return false;
+      }
+      return width == 1   ? classes<std::uint8_t>()
+             : width == 2 ? classes<std::uint16_t>()
+                          : width == 4 && classes<std::uint32_t>();
     }
     return false;
   }
@@ -205,15 +212,57 @@ template <class Lanes> class ChunkUnpacker {
                   const std::uint32_t symbol = symbols[lane];
                   const std::uint32_t rank =
                       symbol < 16 ? symbol : (symbol % 8 + 8) << packed_rank_bits(symbol) | bits;
-                  const bool known = rank < chunk_.code.ranks;
-                  beyond[lane] = beyond[lane] || !known;
-                  values[lane].of[k] = static_cast<T>(known ? chunk_.code.ranked[rank] : 0);
+                  values[lane].of[k] = of_rank<T>(rank, beyond[lane]);
                 });
       });
       Lanes::each([&](unsigned lane) { put(block, lane, values[lane]); });
     }
     const bool ended = in.ended();
     return !Lanes::any([&](unsigned lane) { return beyond[lane]; }) && ended;
+  }
+
+  template <class T> PENSTOCK_HD bool classes() const {
+    if (chunk_.packed_bytes < rans_head) {
+      return false;
+    }
+    RansStream<Lanes> in{chunk_.code.table, chunk_.packed, chunk_.packed_bytes};
+    typename Lanes::template Own<bool> beyond;
+    Lanes::each([&](unsigned lane) { beyond[lane] = false; });
+    for (std::uint32_t block = 0; block != blocks(); ++block) {
+      typename Lanes::template Own<SixteenValues<T>> values;
+      typename Lanes::template Own<std::uint32_t> before; // the class of the value before
+      Lanes::each([&](unsigned lane) { before[lane] = 0; });
+      unrolled<16>([&](unsigned k) {
+        typename Lanes::template Own<std::uint32_t> entries;
+        in.symbols_by([&](unsigned lane) { return before[lane]; },
+                      [&](unsigned lane, std::uint32_t symbol) {
+                        entries[lane] = chunk_.code.symbols[symbol];
+                        const std::uint32_t its = PackedSymbol::of(entries[lane]).its_class;
+                        const bool known = its < chunk_.code.classes;
+                        beyond[lane] = beyond[lane] || !known;
+                        before[lane] = known ? its : 0;
+                      });
+        const auto put_rank = [&](unsigned lane, std::uint32_t bits) {
+          const std::uint32_t rank = PackedSymbol::of(entries[lane]).rank + bits;
+          values[lane].of[k] = of_rank<T>(rank, beyond[lane]);
+        };
+        if constexpr (sizeof(T) == 1) { // a symbol stands for one value
+          Lanes::each([&](unsigned lane) { put_rank(lane, 0); });
+        } else {
+          in.bits([&](unsigned lane) { return PackedSymbol::of(entries[lane]).bits; }, put_rank);
+        }
+      });
+      Lanes::each([&](unsigned lane) { put(block, lane, values[lane]); });
+    }
+    const bool ended = in.ended();
+    return !Lanes::any([&](unsigned lane) { return beyond[lane]; }) && ended;
+  }
+
+  /// Returns the value of a rank; sets `beyond` if there is none.
+  template <class T> PENSTOCK_HD T of_rank(std::uint32_t rank, bool& beyond) const {
+    const bool known = rank < chunk_.code.ranks;
+    beyond = beyond || !known;
+    return static_cast<T>(known ? chunk_.code.ranked[rank] : 0);
   }
 
   const PackedChunk chunk_;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/data/packed.hpp>
+#include <penstock/formats/packed/detail/class_packer.hpp>
+#include <penstock/formats/packed/detail/column_code.hpp>
 #include <penstock/formats/packed/detail/rans_encoder.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
@@ -11,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -36,28 +39,6 @@ struct RankCode {
   }
 };
 
-/// How a column is packed: its codec, and the tables that this one has.
-struct ColumnCode {
-  PackedCodec codec = PackedCodec::raw;
-  RansFrequencies frequencies{};
-  std::vector<std::uint32_t> ranked{}; // values by rank
-
-  bool has_frequencies() const noexcept { return codec >= PackedCodec::bytes; }
-  /// Returns the bytes that the tables take in a file.
-  std::size_t table_bytes() const noexcept {
-    return (has_frequencies() ? sizeof frequencies.of : 0) + 4 * ranked.size();
-  }
-};
-
-/// Whether values are turned left by a bit before PackedCodec::float16.
-inline bool is_turned(ValueType type) noexcept {
-  return type == ValueType{'V', 2};
-}
-/// The high byte of a value of two bytes is what PackedCodec::float16 codes.
-inline std::uint32_t turned_value(std::uint32_t value, bool turned) noexcept {
-  return turned ? (value << 1 & 0xFFFF) | value >> 15 : value;
-}
-
 /// Packs chunks of one column, one after the other.
 class ChunkPacker {
  public:
@@ -72,6 +53,9 @@ class ChunkPacker {
         its.known = encoder_.knows(its.symbol);
       }
     }
+    if (code_.codec == PackedCodec::classes) {
+      class_packer_.emplace(code_);
+    }
   }
 
   const ColumnCode& code() const noexcept { return code_; }
@@ -83,6 +67,7 @@ class ChunkPacker {
                       : code_.codec == PackedCodec::bytes   ? bytes(chunk)
                       : code_.codec == PackedCodec::float16 ? float16(chunk)
                       : code_.codec == PackedCodec::ranked  ? ranked(chunk)
+                      : code_.codec == PackedCodec::classes ? classes(chunk)
                                                             : false;
     if (!done || packed_.size() >= chunk.size()) {
       return {PackedCodec::raw, chunk};
@@ -91,12 +76,6 @@ class ChunkPacker {
   }
 
  private:
-  template <class T> static T value(std::span<const std::byte> chunk, std::size_t at) noexcept {
-    T value;
-    std::memcpy(&value, chunk.data() + at * sizeof(T), sizeof value);
-    return value;
-  }
-
   bool bits(std::span<const std::byte> chunk) {
     const bool negative = type_.kind == 'i';
     switch (type_.bytes) {
@@ -113,11 +92,11 @@ class ChunkPacker {
   template <class T> bool bits_of(std::span<const std::byte> chunk) {
     using U = std::make_unsigned_t<T>;
     const std::size_t count = chunk.size() / sizeof(T);
-    T least = value<T>(chunk, 0);
+    T least = value_at<T>(chunk, 0);
     T most = least;
     for (std::size_t i = 1; i != count; ++i) {
-      least = std::min(least, value<T>(chunk, i));
-      most = std::max(most, value<T>(chunk, i));
+      least = std::min(least, value_at<T>(chunk, i));
+      most = std::max(most, value_at<T>(chunk, i));
     }
     const auto base = static_cast<U>(least);
     const auto width = static_cast<unsigned>(
@@ -140,7 +119,7 @@ class ChunkPacker {
       }
     };
     for (std::size_t i = 0; i != count; ++i) {
-      const std::uint64_t some = static_cast<U>(value<U>(chunk, i) - base);
+      const std::uint64_t some = static_cast<U>(value_at<U>(chunk, i) - base);
       add(some & 0xFFFF'FFFFU, std::min(width, 32U));
       if (width > 32) {
         add(some >> 32, width - 32);
@@ -204,7 +183,7 @@ class ChunkPacker {
     symbols_.resize(in_blocks(count));
     bool known = true;
     in_steps(count, [&](std::size_t place, std::size_t i) {
-      const std::uint32_t its = turned_value(value<std::uint16_t>(chunk, i), turned);
+      const std::uint32_t its = turned_value(value_at<std::uint16_t>(chunk, i), turned);
       packed_[i] = static_cast<std::byte>(its);
       symbols_[place] = static_cast<std::uint16_t>(its >> 8);
       known &= encoder_.knows(its >> 8);
@@ -220,7 +199,7 @@ class ChunkPacker {
     bits_.resize(in_blocks(count));
     bool known = true;
     in_steps(count, [&](std::size_t place, std::size_t i) {
-      const T its = value<T>(chunk, i);
+      const T its = value_at<T>(chunk, i);
       const RankCode code = its < code_of_.size() ? code_of_[its] : RankCode{};
       known &= code.known;
       symbols_[place] = code.symbol;
@@ -238,12 +217,19 @@ class ChunkPacker {
     return true;
   }
 
+  bool classes(std::span<const std::byte> chunk) {
+    return type_.bytes == 1   ? class_packer_->pack<std::uint8_t>(chunk, packed_)
+           : type_.bytes == 2 ? class_packer_->pack<std::uint16_t>(chunk, packed_)
+                              : class_packer_->pack<std::uint32_t>(chunk, packed_);
+  }
+
   ValueType type_;
   ColumnCode code_;
   RansEncoder encoder_;
-  std::vector<RankCode> code_of_;      // of each value
-  std::vector<std::uint16_t> symbols_; // of a chunk, in the order of steps
-  std::vector<std::uint32_t> bits_;    // and those that follow them, with their number above
+  std::optional<ClassPacker> class_packer_; // of that codec
+  std::vector<RankCode> code_of_;           // of each value
+  std::vector<std::uint16_t> symbols_;      // of a chunk, in the order of steps
+  std::vector<std::uint32_t> bits_;         // and those that follow them, with their number above
   std::vector<std::byte> packed_;
 };
 

@@ -4,6 +4,9 @@
 
 #include <penstock/data/packed.hpp>
 #include <penstock/formats/packed/detail/chunk_packer.hpp>
+#include <penstock/formats/packed/detail/column_code.hpp>
+#include <penstock/formats/packed/detail/rans_encoder.hpp>
+#include <penstock/formats/packed/detail/value_classes.hpp>
 #include <penstock/formats/packed/packed_info.hpp>
 #include <penstock/io/detail/opening.hpp>
 #include <penstock/sources/detail/value_type.hpp>
@@ -61,7 +64,8 @@ class ColumnChoice {
   }
 
   /// Tries each codec that fits the type on the samples. Returns the one that needs the fewest
-  /// bytes, and puts each one's ratio into `tried`; raw, unless another needs a fiftieth less.
+  /// bytes, and puts each one's ratio into `tried`; raw, unless another needs a fiftieth less, and
+  /// a simple one, unless one that is slower to unpack needs a hundredth less.
   ColumnCode choose(std::vector<PackedTry>& tried) const {
     ColumnCode best;
     if (!learned()) {
@@ -69,18 +73,21 @@ class ColumnChoice {
     }
     double most = 1.02;
     for (ColumnCode& code : candidates()) {
+      if (code.codec == PackedCodec::raw) {
+        continue; // a codec that does not fit after all
+      }
       const double ratio = ratio_of(code);
       tried.push_back({code.codec, ratio});
       if (ratio > most) {
-        most = ratio;
+        most = ratio * 1.01;
         best = std::move(code);
       }
     }
-    return best;
+    return best.codec == PackedCodec::classes ? by_classes(1) : best;
   }
 
  private:
-  static constexpr std::size_t most_samples = 64;
+  static constexpr std::size_t most_samples = 128;
   static constexpr std::size_t least_chunks = 64; // that pay for a thread
 
   bool has_ranks() const noexcept {
@@ -145,32 +152,72 @@ class ColumnChoice {
     std::vector<ColumnCode> all;
     all.push_back({PackedCodec::bits});
     if (type_.bytes == 1) {
-      all.push_back({PackedCodec::bytes, RansFrequencies::of_counts(symbols_)});
+      all.push_back({PackedCodec::bytes, {RansFrequencies::of_counts(symbols_)}});
     }
     if (type_ == ValueType{'V', 2} || type_ == ValueType{'f', 2}) {
-      all.push_back({PackedCodec::float16, RansFrequencies::of_counts(symbols_)});
+      all.push_back({PackedCodec::float16, {RansFrequencies::of_counts(symbols_)}});
     }
     if (has_ranks() && all_rank_) {
       all.push_back(by_ranks());
     }
+    if (type_.bytes == 1 || (has_ranks() && all_rank_)) {
+      all.push_back(by_classes(tried_every()));
+    }
     return all;
   }
-  ColumnCode by_ranks() const {
-    ColumnCode code{PackedCodec::ranked};
-    for (std::uint32_t value = 0; value != counts_.size(); ++value) {
-      if (counts_[value] != 0) {
-        code.ranked.push_back(value);
+  template <class Counts> static std::vector<std::uint32_t> by_frequency(const Counts& counts) {
+    std::vector<std::uint32_t> values;
+    for (std::uint32_t value = 0; value != counts.size(); ++value) {
+      if (counts[value] != 0) {
+        values.push_back(value);
       }
     }
-    std::sort(code.ranked.begin(), code.ranked.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return counts_[a] != counts_[b] ? counts_[a] > counts_[b] : a < b;
+    std::sort(values.begin(), values.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return counts[a] != counts[b] ? counts[a] > counts[b] : a < b;
     });
-    std::array<std::uint64_t, 256> symbols{};
+    return values;
+  }
+  ColumnCode by_ranks() const {
+    ColumnCode code{.codec = PackedCodec::ranked, .ranked = by_frequency(counts_)};
+    std::array<std::uint64_t, rans_symbols> symbols{};
     for (std::uint32_t rank = 0; rank != code.ranked.size(); ++rank) {
       symbols[RankCode::of(rank).symbol] += counts_[code.ranked[rank]];
     }
-    code.frequencies = RansFrequencies::of_counts(symbols);
+    code.frequencies = {RansFrequencies::of_counts(symbols)};
     return code;
+  }
+  /// Samples from number 0 on, each `tried_every()`-th, make classes to try; the others try codecs,
+  /// as classes fit samples that made them too well.
+  std::size_t tried_every() const noexcept { return samples_.size() < 4 ? 1 : 2; }
+  /// Takes each `every`-th sample.
+  ColumnCode by_classes(std::size_t every) const {
+    const auto ranked = type_.bytes == 1 ? by_frequency(symbols_) : by_frequency(counts_);
+    return type_.bytes == 1   ? by_classes_of<std::uint8_t>(ranked, every)
+           : type_.bytes == 2 ? by_classes_of<std::uint16_t>(ranked, every)
+                              : by_classes_of<std::uint32_t>(ranked, every);
+  }
+  template <class T>
+  ColumnCode by_classes_of(const std::vector<std::uint32_t>& ranked, std::size_t every) const {
+    if (ranked.empty()) {
+      return {};
+    }
+    std::vector<std::uint32_t> number(*std::max_element(ranked.begin(), ranked.end()) +
+                                      std::size_t{1});
+    for (std::uint32_t i = 0; i != ranked.size(); ++i) {
+      number[ranked[i]] = i;
+    }
+    ValueClasses classes{ranked.size()};
+    std::vector<std::uint32_t> chunk;
+    for (std::size_t k = 0; k < samples_.size(); k += every) {
+      const auto& sample = samples_[k];
+      chunk.clear();
+      for (std::size_t i = 0; i != sample.size() / sizeof(T); ++i) {
+        chunk.push_back(number[value_at<T>(sample, i)]);
+      }
+      classes.add(chunk);
+    }
+    classes.sort();
+    return classes.code(ranked);
   }
 
   /// Returns the bytes of the samples over those that they are packed in, with their share of the
@@ -179,7 +226,8 @@ class ColumnChoice {
     ChunkPacker packer{type_, code};
     std::size_t before = 0;
     std::size_t after = 0;
-    for (const auto& sample : samples_) {
+    for (std::size_t k = tried_every() - 1; k < samples_.size(); k += tried_every()) {
+      const auto& sample = samples_[k];
       before += sample.size();
       after += packer.pack(sample).second.size();
     }
@@ -193,7 +241,7 @@ class ColumnChoice {
   std::uint64_t learned_ = 0;
   std::uint64_t every_ = 1;
   bool all_rank_ = true;
-  std::array<std::uint64_t, 256> symbols_{};
+  std::array<std::uint64_t, rans_symbols> symbols_{};
   std::vector<std::uint64_t> counts_;
   std::vector<std::vector<std::byte>> samples_;
 };

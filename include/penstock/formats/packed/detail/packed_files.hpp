@@ -9,6 +9,7 @@
 #include <penstock/formats/detail/array_header.hpp>
 #include <penstock/formats/packed/detail/packed_layout.hpp>
 #include <penstock/formats/packed/detail/packed_reader.hpp>
+#include <penstock/formats/packed/detail/packed_tensors.hpp>
 #include <penstock/host/unpack.hpp>
 #include <penstock/io/crc32c.hpp>
 #include <penstock/io/direct.hpp>
@@ -23,6 +24,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,18 +80,10 @@ template <class Io> class PackedFiles {
  public:
   /// A wanted column of a file.
   struct Column {
-    PackedColumn packed;
-    std::vector<std::uint32_t> table;
-
-    PackedCode code() const noexcept {
-      return {.value_bytes = packed.type.bytes,
-              .turned = is_turned(packed.type),
-              .table = table.data(),
-              .ranked = packed.code.ranked.data(),
-              .ranks = static_cast<std::uint32_t>(packed.code.ranked.size())};
-    }
+    PackedColumn packed; // without its tables
+    CodeTables tables;
   };
-  /// A file that has records.
+  /// A file that has records, or a tensor of one.
   struct Part {
     std::string path;
     std::uint64_t first_byte; // of the file, counted over all
@@ -109,10 +103,21 @@ template <class Io> class PackedFiles {
             read_full(file, at, into);
           };
           const HeaderFile header{file.path(), file.size(), read};
-          return wanted_of(header, PackedFileReader{header}.read(), wanted);
+          std::vector<PackedFile> all;
+          if (std::optional<PackedTensors> tensors = read_packed_tensors(file, header)) {
+            all = std::move(tensors->columns);
+          } else {
+            all.push_back(PackedFileReader{header}.read());
+          }
+          for (PackedFile& its : all) {
+            its = wanted_of(header, std::move(its), wanted);
+          }
+          return all;
         },
-        [&](PackedFile& its, const File<Io>& file, std::uint64_t before) {
-          add(std::move(its), file, before, wanted);
+        [&](std::vector<PackedFile>& all, const File<Io>& file, std::uint64_t before) {
+          for (PackedFile& its : all) {
+            add(std::move(its), file, before, wanted);
+          }
           return RecordsAt{0, file.size()};
         });
   }
@@ -209,7 +214,7 @@ template <class Io> class PackedFiles {
       if (!unpack({.packed = bytes.data(),
                    .packed_bytes = place.bytes,
                    .codec = place.codec,
-                   .code = column_.code(),
+                   .code = column_.tables.code(),
                    .values = values,
                    .first = 0,
                    .wanted = values,
@@ -296,9 +301,9 @@ template <class Io> class PackedFiles {
     }
     Part& part = parts_.emplace_back(Part{its.path(), before, size(), file.records, {}});
     for (PackedColumn& column : file.columns) {
-      auto table = column.code.has_frequencies() ? column.code.frequencies.table()
-                                                 : std::vector<std::uint32_t>{};
-      part.columns.push_back({std::move(column), std::move(table)});
+      CodeTables tables{column.type, column.code};
+      column.code = {.codec = column.code.codec};
+      part.columns.push_back({std::move(column), std::move(tables)});
     }
   }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/data/packed.hpp>
-#include <penstock/formats/packed/detail/chunk_packer.hpp>
+#include <penstock/formats/packed/detail/column_code.hpp>
 #include <penstock/io/crc32c.hpp>
 #include <penstock/sources/detail/utf8.hpp>
 #include <penstock/sources/detail/value_type.hpp>
@@ -26,7 +26,7 @@ inline constexpr std::size_t packed_header_bytes = 64;
 inline constexpr std::size_t packed_column_bytes = 144;
 inline constexpr std::size_t packed_name_bytes = 64;
 inline constexpr std::size_t packed_most_extents = 8;
-inline constexpr std::size_t packed_most_columns = 1024;
+inline constexpr std::size_t packed_most_columns = 65'536;
 inline constexpr std::size_t packed_chunk_entry_bytes = 24;
 inline constexpr std::uint64_t packed_alignment = 16;
 
@@ -42,7 +42,7 @@ inline bool prints_whole(std::string_view name) noexcept {
   return true;
 }
 
-/// Whether a column may have values of this type.
+/// Whether packed files have values of a type.
 inline bool is_packed_type(ValueType type) noexcept {
   const bool power = type.bytes == 1 || type.bytes == 2 || type.bytes == 4 || type.bytes == 8;
   return power && (type.kind == 'u' || type.kind == 'i' || (type.kind == 'f' && type.bytes != 1) ||
@@ -104,16 +104,20 @@ inline std::vector<std::byte> packed_index(std::span<const PackedColumn> columns
     put.number(static_cast<std::uint8_t>(column.extents.size()));
     put.number(column.chunk_values);
     put.number(static_cast<std::uint32_t>(column.code.ranked.size()));
-    put.number(std::uint32_t{0});
+    put.number(static_cast<std::uint32_t>(
+        column.code.symbols.empty() ? 0 : column.code.frequencies.size()));
     for (std::size_t i = 0; i != packed_most_extents; ++i) {
       put.number(i < column.extents.size() ? column.extents[i] : std::uint64_t{0});
     }
   }
   for (const PackedColumn& column : columns) {
-    if (column.code.has_frequencies()) {
-      for (const std::uint16_t frequency : column.code.frequencies.of) {
+    for (const RansFrequencies& table : column.code.frequencies) {
+      for (const std::uint16_t frequency : table.of) {
         put.number(frequency);
       }
+    }
+    for (const std::uint32_t symbol : column.code.symbols) {
+      put.number(symbol);
     }
     for (const std::uint32_t value : column.code.ranked) {
       put.number(value);

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +35,9 @@ struct PackedFile {
 /// SourceError.
 class PackedFileReader {
  public:
-  explicit PackedFileReader(const HeaderFile& file) : file_{file} {}
+  /// The header lies at byte `at`, and chunks and the index anywhere in the file.
+  explicit PackedFileReader(const HeaderFile& file, std::uint64_t at = 0)
+      : file_{file}, header_at_{at} {}
 
   [[gnu::cold]] PackedFile read() {
     read_header();
@@ -62,15 +65,15 @@ class PackedFileReader {
   }
 
   void read_header() {
-    if (!file_.begins_with(packed_magic)) {
+    if (header_at_ == 0 && !file_.begins_with(packed_magic)) {
       refuse_foreign(file_);
       refuse(0, {"does not begin as a packed file does: it is of another format, or damaged"});
     }
     std::byte header[packed_header_bytes];
-    file_.read(0, header);
+    file_.read(header_at_, header);
     const auto version = number_at<std::uint32_t>(header + 8, false);
     if (version != packed_version) {
-      file_.refuse(8,
+      file_.refuse(header_at_ + 8,
                    {"says that it is of version ", version, ", and only version ", packed_version,
                     " is known: pack the data again, or read it by a newer "
                     "penstock."});
@@ -86,7 +89,7 @@ class PackedFileReader {
       refuse(12, {"says that it has ", count_, " columns, where 1 to ", packed_most_columns,
                   " can be"});
     }
-    if (at < packed_header_bytes || at % packed_alignment != 0 || at > file_.size() ||
+    if (at < header_at_ + packed_header_bytes || at % packed_alignment != 0 || at > file_.size() ||
         bytes != file_.size() - at || bytes < count_ * packed_column_bytes) {
       refuse(24, {"says that its index has ", bytes, " bytes from byte ", at,
                   " on, and the file has ", file_.size(), " bytes"});
@@ -105,14 +108,13 @@ class PackedFileReader {
   /// Returns whether so many bytes of the index are left.
   bool has(std::uint64_t bytes) const noexcept { return bytes <= index_.size() - at_; }
 
-  std::string name() const {
+  std::string name() {
     const std::string_view text{reinterpret_cast<const char*>(index_.data() + at_),
                                 packed_name_bytes};
     const std::string_view whole = text.substr(0, text.find('\0'));
     const bool good = !whole.empty() && whole.size() != text.size() && prints_whole(whole) &&
                       text.find_first_not_of('\0', whole.size()) == std::string_view::npos;
-    const auto same = [&](const PackedColumn& other) { return other.name == whole; };
-    if (!good || std::any_of(made_.columns.begin(), made_.columns.end(), same)) {
+    if (!good || !names_.emplace(whole).second) {
       refuse(at_, {"begins a column whose name is no name, or another column's"});
     }
     return std::string{whole};
@@ -129,6 +131,8 @@ class PackedFileReader {
       return type.bytes == 2;
     case PackedCodec::ranked:
       return (type.kind == 'u' || type.kind == 'i') && (type.bytes == 2 || type.bytes == 4);
+    case PackedCodec::classes:
+      return type.bytes == 1 || fits(PackedCodec::ranked, type);
     }
     return false;
   }
@@ -149,10 +153,20 @@ class PackedFileReader {
     }
     ranks_ += ranks;
     if (ranks > packed_most_ranks || 4 * ranks_ > index_.size() ||
-        (ranks != 0) != (column.code.codec == PackedCodec::ranked)) {
+        (ranks != 0) != has_ranks(column.code.codec)) {
       refuse(at_ + 72, {"says that there are ", ranks, " ranks"});
     }
-    column.code.ranked.resize(ranks); // read_tables() fills it
+    const bool has_classes = column.code.codec == PackedCodec::classes;
+    const auto classes = number<std::uint32_t>(76);
+    if (has_classes ? classes == 0 || classes > packed_most_classes : classes != 0) {
+      refuse(at_ + 76, {"says that there are ", classes, " classes"});
+    }
+    // read_tables() fills these
+    column.code.frequencies.resize(has_classes                          ? classes
+                                   : has_frequencies(column.code.codec) ? 1U
+                                                                        : 0U);
+    column.code.symbols.resize(has_classes ? rans_symbols : 0);
+    column.code.ranked.resize(ranks);
     std::uint64_t bytes = column.type.bytes;
     bool good = extents <= packed_most_extents;
     for (std::size_t k = 0; good && k != packed_most_extents; ++k) {
@@ -166,8 +180,8 @@ class PackedFileReader {
     }
     good = good && !__builtin_mul_overflow(bytes, made_.records, &bytes) &&
            bytes <= static_cast<std::uint64_t>(std::numeric_limits<std::ptrdiff_t>::max());
-    if (!good || number<std::uint32_t>(76) != 0) {
-      refuse(at_ + 76, {"has extents that cannot be, for ", made_.records, " records"});
+    if (!good) {
+      refuse(at_ + 80, {"has extents that cannot be, for ", made_.records, " records"});
     }
     return column;
   }
@@ -177,18 +191,28 @@ class PackedFileReader {
     if (!has(column.code.table_bytes())) {
       refuse(at_, {"ends, and tables should follow"});
     }
-    if (!column.code.has_frequencies()) {
-      return;
+    for (RansFrequencies& table : column.code.frequencies) {
+      for (std::size_t i = 0; i != table.of.size(); ++i) {
+        table.of[i] = number<std::uint16_t>(2 * i);
+      }
+      if (!table.fit()) {
+        refuse(at_, {"begins frequencies that do not add up to ", rans_entries});
+      }
+      at_ += sizeof table.of;
     }
-    auto& frequencies = column.code.frequencies;
-    for (std::size_t i = 0; i != frequencies.of.size(); ++i) {
-      frequencies.of[i] = number<std::uint16_t>(2 * i);
+    for (std::uint32_t& symbol : column.code.symbols) {
+      symbol = number<std::uint32_t>(0);
+      const auto its = PackedSymbol::of(symbol);
+      const unsigned most_bits = column.type.bytes == 1 ? 0 : packed_most_following;
+      if (its.bits > most_bits || its.rank + (std::uint64_t{1} << its.bits) > ranks ||
+          its.its_class >= column.code.frequencies.size()) {
+        refuse(at_, {"has a symbol that cannot stand for values"});
+      }
+      at_ += 4;
     }
-    if (!frequencies.fit()) {
-      refuse(at_, {"begins frequencies that do not add up to ", rans_entries});
-    }
-    at_ += sizeof frequencies.of;
-    const std::uint32_t most = column.type.bytes == 2 ? 0xFFFFU : packed_most_ranks - 1;
+    const std::uint32_t most = column.type.bytes == 1   ? 0xFFU
+                               : column.type.bytes == 2 ? 0xFFFFU
+                                                        : packed_most_ranks - 1;
     for (std::size_t rank = 0; rank != ranks; ++rank, at_ += 4) {
       column.code.ranked[rank] = number<std::uint32_t>(0);
       if (column.code.ranked[rank] > most) {
@@ -226,7 +250,9 @@ class PackedFileReader {
   }
 
   const HeaderFile& file_;
+  std::uint64_t header_at_;
   PackedFile made_;
+  std::set<std::string> names_;
   std::size_t count_ = 0;
   std::uint64_t index_at_ = 0;
   std::vector<std::byte> index_;

@@ -16,12 +16,15 @@
 
 namespace penstock::detail {
 
+/// How many symbols there are.
+inline constexpr std::uint32_t rans_symbols = 256;
+
 /// How often symbols come, in parts of `rans_entries`: what both sides of a stream must know.
 struct RansFrequencies {
-  std::array<std::uint16_t, 256> of{};
+  std::array<std::uint16_t, rans_symbols> of{};
 
   /// Makes them of counts. A symbol that never came has none; if no symbol came, 0 has all.
-  static RansFrequencies of_counts(const std::array<std::uint64_t, 256>& counts) {
+  static RansFrequencies of_counts(const std::array<std::uint64_t, rans_symbols>& counts) {
     RansFrequencies made;
     const auto all = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
     if (all == 0) {
@@ -62,14 +65,16 @@ struct RansFrequencies {
 };
 
 /// Writes streams for RansStream. What the decoder takes first is put last: lanes from the last one
-/// down, in steps from the last one back.
+/// down, in steps from the last one back. Symbols count on from one table to the next.
 class RansEncoder {
  public:
-  explicit RansEncoder(const RansFrequencies& frequencies) {
-    std::uint32_t first = 0;
-    for (std::size_t i = 0; i != symbols_.size(); ++i) {
-      symbols_[i] = RansSymbol::of(frequencies.of[i], first);
-      first += frequencies.of[i];
+  explicit RansEncoder(std::span<const RansFrequencies> tables) {
+    for (const RansFrequencies& table : tables) {
+      std::uint32_t first = 0;
+      for (const std::uint32_t its : table.of) {
+        symbols_.push_back(RansSymbol::of(its, first));
+        first += its;
+      }
     }
   }
 
@@ -105,7 +110,7 @@ class RansEncoder {
   }
 
  private:
-  std::array<RansSymbol, 256> symbols_{};
+  std::vector<RansSymbol> symbols_;
   std::array<std::uint32_t, warp_lanes> state_{};
   std::vector<std::uint16_t> words_; // from to_ on
   std::uint16_t* to_ = nullptr;

@@ -36,14 +36,10 @@ template <AnyDevice D> class PackedTables {
     std::vector<PackedTable> tables;
     for (const auto& part : files.parts()) {
       for (std::size_t column = 0; column != part.columns.size(); ++column) {
-        const auto& its = part.columns[column];
-        PackedCode code = its.code();
-        code.table = its.table.empty() ? nullptr : numbers_.data() + numbers.size();
-        numbers.insert(numbers.end(), its.table.begin(), its.table.end());
-        const auto& ranked = its.packed.code.ranked;
-        code.ranked = ranked.empty() ? nullptr : numbers_.data() + numbers.size();
-        numbers.insert(numbers.end(), ranked.begin(), ranked.end());
-        tables.push_back({code, static_cast<std::uint32_t>(column)});
+        const auto& its = part.columns[column].tables;
+        tables.push_back(
+            {its.code(numbers_.data() + numbers.size()), static_cast<std::uint32_t>(column)});
+        numbers.insert(numbers.end(), its.numbers().begin(), its.numbers().end());
       }
     }
     copy(device, std::span<const std::uint32_t>{numbers}, numbers_);
@@ -58,7 +54,7 @@ template <AnyDevice D> class PackedTables {
     std::size_t count = 0;
     for (const auto& part : files.parts()) {
       for (const auto& column : part.columns) {
-        count += column.table.size() + column.packed.code.ranked.size();
+        count += column.tables.numbers().size();
       }
     }
     return count;
