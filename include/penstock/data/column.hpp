@@ -169,6 +169,14 @@ template <class T> class Column<Ragged<T>> {
   std::uint64_t first_{};
 };
 
+namespace detail {
+
+/// Whether a column has as many values a record as each brings.
+template <class T> inline constexpr bool is_ragged_column = false;
+template <class T> inline constexpr bool is_ragged_column<Column<Ragged<T>>> = true;
+
+} // namespace detail
+
 } // namespace penstock
 
 /// @cond

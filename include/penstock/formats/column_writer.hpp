@@ -65,28 +65,28 @@ constexpr std::size_t npy_header_bytes(std::size_t axes) noexcept {
          static_cast<char>(text.size() / 256) + text;
 }
 
-template <class T> inline constexpr bool is_ragged_column = false;
-template <class T> inline constexpr bool is_ragged_column<Column<Ragged<T>>> = true;
-
-/// A column that is to be written, of batches of S. Refuses one that cannot be.
+/// Why a Writer of columns does not take a batch: records that it takes instead, for the compiler
+/// to name.
+/// @{
+template <class Name> struct NoColumnOfThisName {};
+template <class Name> struct RaggedColumnOf {}; // records of any length, in a file of values
+/// @}
+/// A column that is to be written, of batches of S.
 template <class Name, class S> struct WrittenColumn {
   using in = lookup<Name, S, true>;
+  static constexpr bool there = in::in_columns && in::there;
   static constexpr bool ragged = is_ragged_column<decltype(in::view::make(BatchView<S>{}))>;
-  static constexpr bool good = in::in_columns && in::there && !ragged;
-  static_assert(in::in_columns, "penstock: this Writer writes columns, and these batches have "
-                                "none: ps::Writer{path} writes their records.");
-  static_assert(in::there, "penstock: no column of these batches has the name that this Writer is "
-                           "to write: see Name, and the names that S has.");
-  static_assert(!ragged, "penstock: a Ragged column has records of any length, which a file of "
-                         "values does not tell apart: write them by a Consumer, or columns of "
-                         "fixed extents.");
+  static constexpr bool good = there && !ragged;
+  using refused = std::conditional_t<there, RaggedColumnOf<Name>, NoColumnOfThisName<Name>>;
 };
-/// What a Writer of columns takes: their batch, once each column is found to be good.
-template <bool Good, class Given> using written_if = written<Given>;
+/// What a Writer of columns takes: their batch, if each column is good, else why it is not.
 template <class Given, class... Spelled> struct takes_columns : written<Given> {};
-template <class S, class Where, class... Spelled>
-struct takes_columns<Batch<S, Where>, Spelled...>
-    : written_if<(WrittenColumn<Spelled, std::remove_const_t<S>>::good && ...), Batch<S, Where>> {};
+template <class S, class Where, class First, class... Spelled>
+struct takes_columns<Batch<S, Where>, First, Spelled...>
+    : std::conditional_t<
+          WrittenColumn<First, std::remove_const_t<S>>::good,
+          takes_columns<Batch<S, Where>, Spelled...>,
+          written<Batch<typename WrittenColumn<First, std::remove_const_t<S>>::refused, Where>>> {};
 
 /// Writes the columns of batches, each into its file.
 template <class S, class Where, class... Spelled> struct WriteColumns {

@@ -76,8 +76,6 @@ template <class Where, class T> DlArray dl_ragged(const Column<Ragged<T>>& colum
   }
   return dl_values_at(column.values(), values);
 }
-template <class T> inline constexpr bool is_ragged_column = false;
-template <class T> inline constexpr bool is_ragged_column<Column<Ragged<T>>> = true;
 
 /// What a tensor points to and keeps alive. The lease dies first.
 template <class Managed> struct DlTensor {
