@@ -66,7 +66,8 @@ int main() {
   pipeline.run();
 }
 
-// refused column_that_is_not_there: Last gives records of one type and Next takes another, see Gives
+// refused column_that_is_not_there: Last gives records of one type and Next takes another, see
+// Gives
 struct Labelled : ps::Columns<ps::Field<"label", std::int32_t>> {};
 void label(const std::int32_t& in, ps::Row<Labelled> out) {
   ps::get<"label">(out) = in;
@@ -82,7 +83,8 @@ int main() {
   pipeline.run();
 }
 
-// refused ragged_column_into_a_file: Last gives records of one type and Next takes another, see Gives
+// refused ragged_column_into_a_file: Last gives records of one type and Next takes another, see
+// Gives
 struct Line : ps::Columns<ps::Field<"text", ps::Ragged<char>>, ps::Field<"length", std::int32_t>> {
 };
 void measure(const std::int32_t& in, ps::Row<Line> out) {

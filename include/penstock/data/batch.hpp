@@ -143,15 +143,18 @@ template <class Schema, class Where> class Batch {
       return {};
     }
   }
-  /// Return where the records begin and end; of records of a run-time size, their bytes.
+  /// Return where the records begin and end; of records of a run-time size, their bytes. Columns
+  /// have ranges of their own.
   /// @{
-  PENSTOCK_HD auto begin() const { return data(); }
-  PENSTOCK_HD auto end() const {
-    if constexpr (whole_records) {
-      return data() + size_bytes() / sizeof(Schema);
-    } else {
-      return data();
-    }
+  PENSTOCK_HD auto begin() const
+    requires(whole_records)
+  {
+    return data();
+  }
+  PENSTOCK_HD auto end() const
+    requires(whole_records)
+  {
+    return data() + size_bytes() / sizeof(Schema);
   }
   /// @}
   /// Returns the bytes from one record to the next: sizeof(Schema), or the size that the source was
