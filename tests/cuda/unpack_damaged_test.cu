@@ -69,8 +69,7 @@ class Columns {
 
 /// Tables as they lie on one side, the host or the device: of each column, and one of any numbers.
 struct Tables {
-  std::vector<const std::uint32_t*> frequencies;
-  std::vector<const std::uint32_t*> ranked;
+  std::vector<PackedCode> codes;
   const std::uint32_t* any;
 };
 
@@ -104,9 +103,10 @@ class Cases {
     for (const Case& its : all_) {
       PackedChunk chunk = its.chunk;
       chunk.packed = static_cast<const std::byte*>(packed) + its.at;
-      chunk.code.table =
-          its.damage == Damage::entries ? tables.any : tables.frequencies[its.tables];
-      chunk.code.ranked = tables.ranked[its.tables];
+      const PackedCode& code = tables.codes[its.tables];
+      chunk.code.table = its.damage == Damage::entries ? tables.any : code.table;
+      chunk.code.symbols = code.symbols;
+      chunk.code.ranked = code.ranked;
       chunk.out = out + made.size() * place_bytes + guard;
       made.push_back(chunk);
     }
@@ -135,7 +135,9 @@ class Cases {
       take(some(columns.size()));
     } else if (damage == Damage::tables) {
       tables = some(columns.size());
-      chunk.code.ranks = columns.packed(tables).chunk(0, nullptr).code.ranks;
+      const PackedCode code = columns.packed(tables).tables().code();
+      chunk.code.ranks = code.ranks;
+      chunk.code.classes = code.classes;
     } else if (damage == Damage::cut) {
       chunk.packed_bytes = static_cast<std::uint32_t>(some(chunk.packed_bytes));
     } else if (damage == Damage::numbers) {
@@ -175,7 +177,8 @@ struct Outcome {
 const std::vector<std::uint32_t>& any_numbers() {
   static const std::vector<std::uint32_t> numbers = [] {
     std::mt19937 random{5};
-    std::vector<std::uint32_t> made(detail::rans_entries);
+    std::vector<std::uint32_t> made(std::size_t{detail::rans_entries} *
+                                    detail::packed_most_classes);
     std::generate(made.begin(), made.end(), [&] { return static_cast<std::uint32_t>(random()); });
     return made;
   }();
@@ -184,11 +187,9 @@ const std::vector<std::uint32_t>& any_numbers() {
 
 /// Unpacks on the host, on several threads.
 Outcome on_host(const Columns& columns, const Cases& cases) {
-  Tables tables{{}, {}, any_numbers().data()};
+  Tables tables{{}, any_numbers().data()};
   for (std::size_t i = 0; i != columns.size(); ++i) {
-    const auto code = columns.packed(i).chunk(0, nullptr).code;
-    tables.frequencies.push_back(code.table);
-    tables.ranked.push_back(code.ranked);
+    tables.codes.push_back(columns.packed(i).tables().code());
   }
   // From a multiple of 16 on, as on the device.
   std::vector<detail::SixteenValues<std::uint64_t>> packed(cases.packed().size() / 16 + 1);
@@ -226,10 +227,10 @@ Outcome on_gpu(CudaDevice& gpu, const Columns& columns, const Cases& cases) {
     arrays.push_back(there(gpu, numbers));
     return numbers.empty() ? nullptr : arrays.back().data();
   };
-  Tables tables{{}, {}, table(any_numbers())};
+  Tables tables{{}, table(any_numbers())};
   for (std::size_t i = 0; i != columns.size(); ++i) {
-    tables.frequencies.push_back(table(columns.packed(i).table()));
-    tables.ranked.push_back(table(columns.packed(i).ranked()));
+    const detail::CodeTables& of_column = columns.packed(i).tables();
+    tables.codes.push_back(of_column.code(table(of_column.numbers())));
   }
   const auto packed = there(gpu, cases.packed());
   const auto places = there(gpu, Bytes(cases.all().size() * place_bytes + 16, untouched));
