@@ -201,8 +201,8 @@ bool is_tfrecord(const std::string& head) {
 
 /// Whether all of these characters may stand in a text.
 bool is_text(const std::string& head) {
-  return std::none_of(head.begin(), head.end(), [](char c) {
-    return (c >= '\0' && c < '\t') || (c > '\r' && c < ' ' && c != '\x1b');
+  return std::none_of(head.begin(), head.end(), [](unsigned char c) {
+    return c < '\t' || (c > '\r' && c < ' ' && c != '\x1b');
   });
 }
 

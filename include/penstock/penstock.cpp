@@ -3,8 +3,11 @@
 
 /// \file
 /// The compiled part, for programs whose sources are all compiled with PENSTOCK_COMPILED: one
-/// source among theirs, or a library. See docs/overview.md. It needs what a header of penstock
+/// source among theirs, or a library. See docs/compatibility.md. It needs what a header of penstock
 /// needs, and no CUDA.
+#if defined(PENSTOCK_BODIES) && !PENSTOCK_BODIES
+#error "penstock: a header of penstock stands before penstock.cpp in this source: let it come first."
+#endif
 #define PENSTOCK_IMPLEMENTATION
 #include <penstock/penstock.hpp>
 // The headers that one includes by name, and that have bodies.

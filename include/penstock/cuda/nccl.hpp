@@ -127,7 +127,7 @@ namespace detail {
   const char* const more = ncclGetLastError(communicator);
   std::string said = more != nullptr ? more : "";
   std::replace_if(
-      said.begin(), said.end(), [](char c) { return (c >= '\0' && c < ' ') || c == '\x7f'; }, '?');
+      said.begin(), said.end(), [](unsigned char c) { return c < ' ' || c == '\x7f'; }, '?');
   return said + (said.empty() ? "" : " ");
 }
 

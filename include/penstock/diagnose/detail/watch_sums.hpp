@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <cupti.h>
@@ -70,11 +71,13 @@ class WatchSums {
       kernel.sum.sizes = kernel.sizes.size();
       sum.kernels.push_back(std::move(kernel.sum));
     }
-    std::ranges::stable_sort(sum.functions, [](const auto& a, const auto& b) {
-      return a.calls.seconds > b.calls.seconds;
+    // Not stable_sort: clang++ warns of what g++ 12's library does in it.
+    std::ranges::sort(sum.functions, [](const auto& a, const auto& b) {
+      return std::tie(b.calls.seconds, a.name) < std::tie(a.calls.seconds, b.name);
     });
-    std::ranges::stable_sort(sum.kernels,
-                             [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    std::ranges::sort(sum.kernels, [](const auto& a, const auto& b) {
+      return std::tie(b.seconds, a.name) < std::tie(a.seconds, b.name);
+    });
     sum.device_memory = records.device_memory;
     sum.memory_bytes_per_s = records.memory_bytes_per_s;
     sum.host_peak_bytes = use.peak_bytes;
