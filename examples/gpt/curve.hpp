@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "../support/whole_text.hpp"
+
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -9,7 +11,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -96,7 +97,7 @@ class Curve {
   /// training may still fail to go on.
   void keep(std::uint64_t last) {
     std::ifstream file{path_, std::ios::binary};
-    const std::string text{std::istreambuf_iterator<char>{file}, {}};
+    const std::string text = whole_text(file);
     if (!file) {
       throw std::runtime_error{"cannot read " + path_ + ": let this user read it."};
     }

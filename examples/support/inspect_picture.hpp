@@ -3,6 +3,7 @@
 #pragma once
 
 #include "inspected.hpp"
+#include "whole_text.hpp"
 
 #if defined(EXAMPLES_HAVE_TURBOJPEG)
 #include <penstock/formats/jpeg.hpp>
@@ -37,7 +38,7 @@ struct PictureHeader {
 /// A file whose header cannot be read gets any size: the decoder says what is wrong with it.
 inline PictureHeader jpeg_header(const std::string& path) {
   std::ifstream in{path, std::ios::binary};
-  const std::vector<char> file{std::istreambuf_iterator{in}, {}};
+  const std::string file = whole_text(in);
   int width = 0;
   int height = 0;
   int samples = 0;

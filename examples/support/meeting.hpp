@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "whole_text.hpp"
+
 #include <penstock/order/order.hpp>
 
 #include <cerrno>
@@ -15,7 +17,6 @@
 #include <filesystem>
 #include <fstream>
 #include <ios>
-#include <iterator>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -80,7 +81,7 @@ class Meeting {
           ", which rank 0 writes: rank 0 is gone, or has another parent process. " + other_folder};
     }
     std::ifstream in{file, std::ios::binary};
-    const std::string found{std::istreambuf_iterator<char>{in}, {}};
+    const std::string found = whole_text(in);
     struct stat of{};
     if (!in || ::stat(file.c_str(), &of) != 0 || of.st_uid != ::geteuid() ||
         found.size() != bytes.size()) {
@@ -133,7 +134,7 @@ class Meeting {
   /// Returns when a process started, as the system counts: no later one of its number has that too.
   static std::string start_of(pid_t process) {
     std::ifstream in{"/proc/" + std::to_string(process) + "/stat"};
-    const std::string text{std::istreambuf_iterator<char>{in}, {}};
+    const std::string text = whole_text(in);
     std::istringstream fields{text.empty() ? text : text.substr(text.rfind(')') + 1)};
     std::string field; // the program's name, which may have blanks, is the second
     for (int number = 3; number <= 22; ++number) {

@@ -6,6 +6,7 @@
 // it, and prints what that saw.
 
 #include "watch_files.hpp"
+#include "whole_text.hpp"
 
 #include <penstock/run/json.hpp>
 
@@ -20,7 +21,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <iterator>
 #include <ostream>
 #include <span>
 #include <sstream>
@@ -159,7 +159,7 @@ class WatchedProgram {
 
 inline std::string whole_file(const std::filesystem::path& path) {
   std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
+  return whole_text(file);
 }
 
 /// Returns the watched processes' files that have this ending, in the order of their names.

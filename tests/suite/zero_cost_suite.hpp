@@ -330,11 +330,11 @@ TEST_CASE("in steady state nothing is done in hiding: read packed, to the device
       auto pipeline =
           ps::Reader{source, ps::to_pinned, {.workers = workers, .depth = depth, .epochs = 20}} |
           ps::AsyncCopier{device} | ps::unpack(source) |
-          ps::Consumer{[&](DeviceBytes batch, ps::Stream<D> stream) {
+          ps::Consumer{[&](DeviceBytes given, ps::Stream<D> stream) {
             work(stream);
-            if (batch.index() == begin) {
+            if (given.index() == begin) {
               interposed::arm();
-            } else if (batch.index() == end) {
+            } else if (given.index() == end) {
               over = interposed::is_armed();
               interposed::disarm();
             }
