@@ -130,7 +130,7 @@ class PackedInMemory {
 
   PackedInMemory(detail::ValueType type, std::span<const std::byte> values,
                  const detail::ColumnCode& code)
-      : type_{type}, tables_{type, code} {
+      : tables_{type, code} {
     detail::ChunkPacker packer{type, code};
     while (!values.empty()) {
       const auto chunk = values.first(std::min(chunk_bytes, values.size()));
@@ -176,7 +176,6 @@ class PackedInMemory {
     return copy;
   }
 
-  detail::ValueType type_;
   detail::CodeTables tables_;
   std::vector<Chunk> chunks_;
   std::size_t packed_bytes_ = 0;

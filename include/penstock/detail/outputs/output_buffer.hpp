@@ -184,9 +184,13 @@ template <class S> class OutputBuffer {
         array.stride *= array.kind == Array::values ? 2 : 1;
       }
       [&]<class... Fields>(Columns<Fields...>*) {
-        ((layout.sizes[size] *= told && column_traits<Fields>::ragged ? 2 : 1,
-          size += column_traits<Fields>::sizes),
-         ...);
+        const auto one = [&]<class Field>() {
+          if constexpr (column_traits<Field>::ragged) {
+            layout.sizes[size] *= told ? 2 : 1;
+          }
+          size += column_traits<Field>::sizes;
+        };
+        (one.template operator()<Fields>(), ...);
       }(static_cast<typename columns_of<S>::type*>(nullptr));
     }
     return layout;
