@@ -6,7 +6,8 @@
 /// source among theirs, or a library. See docs/compatibility.md. It needs what a header of penstock
 /// needs, and no CUDA.
 #if defined(PENSTOCK_BODIES) && !PENSTOCK_BODIES
-#error "penstock: a header of penstock stands before penstock.cpp in this source: let it come first."
+#error                                                                                             \
+    "penstock: a header of penstock stands before penstock.cpp in this source: let it come first."
 #endif
 #define PENSTOCK_IMPLEMENTATION
 #include <penstock/penstock.hpp>
