@@ -94,11 +94,11 @@ Loader arrays(const LoaderOptions& options, const std::filesystem::path& path) {
     return Loader::of<Where>(
         options, [&](Where& where) { return where.records(source, options); },
         [type](const auto& rows, const auto& session) {
-          const ps::dl::Device place = session->where.place();
-          return std::vector{Tensor{
-              place,
-              [=]<class Managed>(Managed*) { return shaped<Managed>(rows, type, place, session); },
-              [rows, session](AskedStream asked) { session->where.sync(rows, asked); }}};
+          return std::vector{
+              tensor_of(rows, session,
+                        [type]<class Managed>(const auto& all, auto place, auto owner, Managed*) {
+                          return shaped<Managed>(all, type, place, owner);
+                        })};
         });
   });
 }

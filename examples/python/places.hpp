@@ -110,12 +110,30 @@ template <class F> auto at_place(const std::optional<int>& device, F f) {
   return f.template operator()<OnHost>();
 }
 
+/// A batch that a tensor keeps, and that has to come back before its session, with the device whose
+/// memory it is in, may end.
+template <class B, class Session> struct Kept {
+  std::shared_ptr<Session> session;
+  ps::SharedLease<B> rows; // dies first
+};
+
+/// Gives what `make(rows, place, session, type)` makes of a batch, as DLPack's `Managed`.
+template <class B, class Session, class Make>
+Tensor tensor_of(const ps::SharedLease<B>& rows, const std::shared_ptr<Session>& session,
+                 Make make) {
+  const Kept<B, Session> kept{session, rows};
+  return Tensor{session->where.place(),
+                [kept, make]<class Managed>(Managed* type) {
+                  return make(kept.rows, kept.session->where.place(), kept.session, type);
+                },
+                [kept](AskedStream asked) { kept.session->where.sync(kept.rows, asked); }};
+}
+
 /// Gives column `Name` of a batch.
 template <ps::Name Name, class B, class Session>
 Tensor column(const ps::SharedLease<B>& shared, const std::shared_ptr<Session>& session) {
-  const ps::dl::Device place = session->where.place();
-  return Tensor{
-      place,
-      [=]<class Managed>(Managed*) { return ps::to_dlpack<Name, Managed>(shared, place, session); },
-      [shared, session](AskedStream asked) { session->where.sync(shared, asked); }};
+  return tensor_of(shared, session,
+                   []<class Managed>(const auto& rows, auto place, auto owner, Managed*) {
+                     return ps::to_dlpack<Name, Managed>(rows, place, owner);
+                   });
 }
