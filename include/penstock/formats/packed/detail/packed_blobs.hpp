@@ -207,11 +207,11 @@ template <class Io> class PackedBlobs {
   std::size_t usual(std::size_t asked) const {
     constexpr std::uint64_t most = std::uint64_t{1} << 31;
     const std::uint64_t bytes = record_bytes();
-    const std::uint64_t batch =
-        asked != 0 ? asked
-        : files_.parts().empty()
-            ? 1
-            : std::max<std::uint64_t>(usual_slot / std::max<std::uint64_t>(bytes, 1), 1);
+    std::uint64_t batch = asked;
+    if (asked == 0) {
+      const std::uint64_t in_slot = usual_slot / std::max<std::uint64_t>(bytes, 1);
+      batch = files_.parts().empty() ? 1 : std::max<std::uint64_t>(in_slot, 1);
+    }
     if (batch > most || (bytes != 0 && batch > (std::uint64_t{1} << 40) / bytes)) {
       throw_error<OptionError>(
           {"penstock: packed: batch is ", batch, " records of ", bytes, " bytes: give it fewer."});
