@@ -5,6 +5,8 @@
 #include <penstock/formats/decompressed.hpp>
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/interleaved.hpp>
+#include <penstock/formats/lines.hpp>
+#include <penstock/formats/seekable.hpp>
 #include <penstock/formats/tfrecord.hpp>
 #include <penstock/formats/zstd.hpp>
 #include <penstock/penstock.hpp>
@@ -25,4 +27,9 @@ inline auto compressed_texts(const std::string& path) {
 /// Makes a source of the numbers of a file that gzip compressed.
 inline auto compressed_numbers(const std::string& path) {
   return ps::interleaved<std::uint32_t>({path}, ps::Gzip{}, {.at_once = 8, .block = 256});
+}
+
+/// Makes a source of the lines of a file of many zstd frames, which may come in any order.
+inline auto compressed_lines(const std::string& path) {
+  return ps::lines(path, {}, ps::seekable(ps::Zstd{}));
 }

@@ -68,3 +68,20 @@ TEST_CASE("records of a compressed file, and compressed records of another, are 
   texts.run();
   CHECK(text == "a text");
 }
+
+TEST_CASE("the lines of a file of many frames are shuffled") {
+  const TempDir dir;
+  const std::string text = numbered_lines(1000);
+  std::uint64_t lines = 0;
+  std::uint64_t bytes = 0;
+  auto pipeline =
+      ps::Reader{compressed_lines(dir.write("text.zst", seekable_zstd(text, 4000, true))),
+                 {.workers = 2, .order = {.shuffle = 7, .block = 100}}} |
+      ps::Consumer{[&](ps::Batch<const ps::Line, ps::Pageable> batch) {
+        lines += batch.size();
+        bytes += static_cast<std::uint64_t>(ps::get<"text">(batch).offsets()[batch.size()]);
+      }};
+  pipeline.run();
+  CHECK(lines == 1000);
+  CHECK(bytes == text.size() - lines);
+}
