@@ -6,9 +6,11 @@
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/interleaved.hpp>
 #include <penstock/formats/lines.hpp>
+#include <penstock/formats/npy.hpp>
 #include <penstock/formats/seekable.hpp>
 #include <penstock/formats/tfrecord.hpp>
 #include <penstock/formats/zstd.hpp>
+#include <penstock/formats/zstd_output.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstdint>
@@ -32,4 +34,15 @@ inline auto compressed_numbers(const std::string& path) {
 /// Makes a source of the lines of a file of many zstd frames, which may come in any order.
 inline auto compressed_lines(const std::string& path) {
   return ps::lines(path, {}, ps::seekable(ps::Zstd{}));
+}
+
+/// Makes a source of the array of a `.npy.zst` file, in any order.
+inline auto compressed_array(const std::string& path) {
+  return ps::npy<float>(path, {}, ps::seekable(ps::Zstd{}));
+}
+
+/// Makes a pipeline that compresses an array's values, with three workers.
+inline auto to_zstd(const std::string& from, const std::string& to) {
+  return ps::Reader{ps::npy<float>(from)} |
+         ps::Writer{to, {.workers = 3}, ps::ZstdOutput{{.level = 9}}};
 }

@@ -2,9 +2,9 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
 """Has 15_inspect read what other programs compressed, by each option that changes how the data are framed; and
-unpack_frames read by many frames what can be read so.
+use_frames read by many frames what can be read so. Others read what use_frames writes.
 
-compare_compressed.py 15_INSPECT UNPACK_FRAMES
+compare_compressed.py 15_INSPECT USE_FRAMES
 
 Each row has a name, the codec, and a text that is refused, or none if all lines come. Rows of a program or a module
 that is not there are left out, and named.
@@ -135,6 +135,22 @@ def framed_rows(data: bytes, folder: Path):
     yield "gzip", "gzip", "", lambda: gzip.compress(data), "does not say how many bytes it has"
 
 
+def read_by_pyzstd(path: Path) -> bytes:
+    with module("pyzstd").SeekableZstdFile(path) as file:
+        file.seek(100_001)
+        behind = file.read()
+        file.seek(0)
+        return file.read(100_001) + behind
+
+
+def readers():
+    """Yields who reads a seekable file, what that needs, and how it is done."""
+    run = lambda *command: subprocess.run(command, capture_output=True, check=True).stdout
+    yield "zstd -d", "zstd", lambda path: run("zstd", "-dc", path)
+    yield "pzstd -d", "pzstd", lambda path: run("pzstd", "-dc", path)
+    yield "pyzstd", "pyzstd module", read_by_pyzstd
+
+
 def module(name: str):
     return importlib.import_module(name)
 
@@ -146,7 +162,7 @@ def is_there(needed: str) -> bool:
 
 
 def main() -> int:
-    program, unpack_frames = sys.argv[1:3]
+    program, use_frames = sys.argv[1:3]
     data = text()
     bytes_of_lines = len(data) - LINES
     wrong = 0
@@ -176,11 +192,20 @@ def main() -> int:
                 left_out.append(f"{row}, by frames: there is no {needed}")
                 continue
             path.write_bytes(make())
-            done = subprocess.run([unpack_frames, codec, path], capture_output=True)
+            done = subprocess.run([use_frames, codec, path], capture_output=True)
             said = done.stdout[:1000].decode(errors="replace") if done.stdout.startswith(b"refused") else ""
             good = refused in said and str(path) in said if refused else done.stdout == data
             wrong += not good
             print(f"{'good' if good else 'WRONG'}: {row}, by frames" + ("" if good else f": {said}"))
+        path.write_bytes(data)
+        subprocess.run([use_frames, "pack", path], check=True)
+        for reader, needed, read in readers():
+            if not is_there(needed):
+                left_out.append(f"what penstock writes, by {reader}: there is no {needed}")
+                continue
+            good = read(Path(f"{path}.zst")) == data
+            wrong += not good
+            print(f"{'good' if good else 'WRONG'}: what penstock writes, by {reader}")
     print("\n".join(f"left out: {row}" for row in left_out))
     return 1 if wrong else 0
 

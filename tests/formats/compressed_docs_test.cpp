@@ -85,3 +85,30 @@ TEST_CASE("the lines of a file of many frames are shuffled") {
   CHECK(lines == 1000);
   CHECK(bytes == text.size() - lines);
 }
+
+TEST_CASE("an array is read from .npy.zst, and its values are written compressed") {
+  const TempDir dir;
+  std::string head = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+  head.resize(117, ' ');
+  const float values[3] = {1, 2, 4};
+  const std::string npy = std::string("\x93NUMPY\1\0\x76\0", 10) + head + '\n' +
+                          std::string{reinterpret_cast<const char*>(values), sizeof values};
+  float sum = 0;
+  const auto add = [&](ps::Batch<const float, ps::Pageable> batch) {
+    for (const float value : std::span{batch.data(), batch.size()}) {
+      sum += value;
+    }
+  };
+  auto array = ps::Reader{compressed_array(dir.write("a.npy.zst", zstd_frame(npy)))} |
+               ps::Consumer{[&](ps::Batch<const float, ps::Pageable> batch) { add(batch); }};
+  array.run();
+  CHECK(sum == 7);
+
+  const std::string path = dir.path() + "/values.zst";
+  auto writes = to_zstd(dir.write("a.npy", npy), path);
+  writes.run();
+  auto reads = ps::Reader{ps::records<float>(path, {}, ps::seekable(ps::Zstd{}))} |
+               ps::Consumer{[&](ps::Batch<const float, ps::Pageable> batch) { add(batch); }};
+  reads.run();
+  CHECK(sum == 14);
+}

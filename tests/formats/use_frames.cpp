@@ -1,15 +1,20 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// unpack_frames zstd|lz4|gzip FILE: prints all that comes out of a file of many frames, in reads of
-// 100,000 bytes from the last to the first, for compare_compressed.py; or "refused:" and why.
+// For compare_compressed.py:
+//
+//   use_frames zstd|lz4|gzip FILE   prints all that comes out of a file of many frames, in reads of
+//                                   100,000 bytes from the last to the first; or "refused:" and why
+//   use_frames pack FILE            writes FILE.zst, in zstd's seekable format
 
 #include <penstock/error.hpp>
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/lz4.hpp>
 #include <penstock/formats/seekable.hpp>
 #include <penstock/formats/zstd.hpp>
+#include <penstock/formats/zstd_output.hpp>
 #include <penstock/io/file.hpp>
+#include <penstock/penstock.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -32,15 +37,22 @@ template <class C> static void print(const std::string& path, C codec) {
   std::cout << all;
 }
 
+static void pack(const std::string& path) {
+  auto pipeline = ps::Reader{ps::records<char>(path, {.as_it_is = true}), {.batch = 10'000}} |
+                  ps::Writer{path + ".zst", {.workers = 2}, ps::ZstdOutput{{.frame = 50'000}}};
+  pipeline.run();
+}
+
 int main(int argc, char** argv) {
   if (argc != 3) {
     return 2;
   }
   const std::string by = argv[1];
   try {
-    by == "zstd"  ? print(argv[2], ps::Zstd{})
-    : by == "lz4" ? print(argv[2], ps::Lz4{})
-                  : print(argv[2], ps::Gzip{});
+    by == "pack"   ? pack(argv[2])
+    : by == "zstd" ? print(argv[2], ps::Zstd{})
+    : by == "lz4"  ? print(argv[2], ps::Lz4{})
+                   : print(argv[2], ps::Gzip{});
   } catch (const ps::SourceError& e) {
     std::cout << "refused: " << e.what() << '\n';
     return 1;
