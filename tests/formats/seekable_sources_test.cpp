@@ -130,5 +130,6 @@ TEST_CASE("a damaged frame is the error of the records in it") {
   const auto cause = caught<ps::SourceError>([&] { e.rethrow_nested(); });
   CHECK(cause.file() == path);
   CHECK(std::string{cause.what()}.find("a checksum that does not fit") != std::string::npos);
-  CHECK(records == 25'000);
+  CHECK(cause.offset() == 100'000);
+  CHECK(records <= 25'000); // the error may overtake records before it
 }
