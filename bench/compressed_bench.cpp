@@ -9,6 +9,8 @@
 //   compressed/by_hand/zstd        by so many threads, each of which takes the next file
 //   compressed/interleaved/gzip
 //   compressed/by_hand/gzip
+//   compressed/seekable/zstd       lines of one file of frames of 1 MiB, by ps::lines and
+//   ps::seekable compressed/seekable_by_hand/zstd by threads, each of which takes the next frame
 //   compressed/frames/zstd         a TFRecord file whose records are frames, by ps::decompressed
 //   compressed/frames_by_hand/zstd by so many threads, each of which takes the next 16 frames
 //
@@ -24,6 +26,8 @@
 #include <penstock/formats/decompressed.hpp>
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/interleaved.hpp>
+#include <penstock/formats/lines.hpp>
+#include <penstock/formats/seekable.hpp>
 #include <penstock/formats/tfrecord.hpp>
 #include <penstock/formats/zstd.hpp>
 #include <penstock/penstock.hpp>
@@ -143,6 +147,16 @@ std::string as_frames(std::string_view text) {
   return all;
 }
 
+/// Frames of 1 MiB of text each, which say their sizes.
+std::vector<std::string> as_pieces(std::string_view text) {
+  std::vector<std::string> frames;
+  constexpr std::size_t each = std::size_t{1} << 20;
+  for (; !text.empty(); text.remove_prefix(std::min(each, text.size()))) {
+    frames.push_back(as_zstd(text.substr(0, each)));
+  }
+  return frames;
+}
+
 /// What all contenders find.
 struct Found {
   std::atomic<std::uint64_t> lines{0};
@@ -201,6 +215,16 @@ auto chain(const Strings& paths, const Options& options, C codec, Found& found) 
   return ps::Reader{ps::interleaved<ps::Line>(
              paths, codec,
              {.at_once = options.at_once, .threads = static_cast<unsigned>(options.threads)})} |
+         ps::Consumer{[&found](Lines batch) {
+           found.lines += batch.size();
+           found.bytes +=
+               static_cast<std::uint64_t>(ps::get<"text">(batch).offsets()[batch.size()]);
+         }};
+}
+auto seekable(const std::string& path, std::size_t threads, Found& found) {
+  return ps::Reader{ps::lines(path, {.longest = std::size_t{64} << 10},
+                              ps::seekable(ps::Zstd{}, {.keep = 0})),
+                    {.workers = static_cast<unsigned>(threads)}} |
          ps::Consumer{[&found](Lines batch) {
            found.lines += batch.size();
            found.bytes +=
@@ -288,6 +312,23 @@ std::uint64_t by_hand(const Strings& paths, std::size_t threads, Decode decode) 
   });
   return found.sum();
 }
+std::uint64_t pieces_by_hand(const std::vector<std::string>& frames, std::size_t threads) {
+  Found found;
+  std::atomic<std::size_t> next{0};
+  on_threads(threads, [&](std::size_t) {
+    std::vector<char> out(std::size_t{1} << 20);
+    ZSTD_DCtx* const context = ZSTD_createDCtx();
+    for (std::size_t i = next++; i < frames.size(); i = next++) {
+      const std::size_t made =
+          ZSTD_decompressDCtx(context, out.data(), out.size(), frames[i].data(), frames[i].size());
+      const std::uint64_t lines = count_lines(out.data(), made);
+      found.lines += lines;
+      found.bytes += made - lines;
+    }
+    ZSTD_freeDCtx(context);
+  });
+  return found.sum();
+}
 /// `all` is a file of as_frames().
 std::uint64_t frames_by_hand(std::string_view all, std::size_t threads) {
   std::vector<std::string_view> frames;
@@ -353,6 +394,16 @@ int main(int argc, char** argv) {
     const std::string framed = as_frames(text);
     const std::string records = write(options.folder, ".tfrecord", framed, 1).front();
 
+    const std::vector<std::string> pieces = as_pieces(text);
+    std::string joined;
+    for (const std::string& piece : pieces) {
+      joined += piece;
+    }
+    const std::string framed_text = write(options.folder, ".jsonl.zst", joined, 1).front();
+
+    Found one;
+    one.lines = lines;
+    one.bytes = text.size() - lines;
     Found all;
     all.lines = lines * options.files;
     all.bytes = bytes - all.lines;
@@ -364,6 +415,10 @@ int main(int argc, char** argv) {
               [=](Found& found) { return chain(gzips, options, ps::Gzip{}, found); });
     add_call("compressed/by_hand/gzip", bytes, all.sum(),
              [=] { return by_hand(gzips, threads, gzip_by_hand); });
+    add_piped("compressed/seekable/zstd", text.size(), one.sum(),
+              [=](Found& found) { return seekable(framed_text, threads, found); });
+    add_call("compressed/seekable_by_hand/zstd", text.size(), one.sum(),
+             [=] { return pieces_by_hand(pieces, threads); });
     add_piped("compressed/frames/zstd", text.size(), text.size(),
               [=](Found& found) { return frames(records, threads, found); });
     add_call("compressed/frames_by_hand/zstd", text.size(), text.size(),

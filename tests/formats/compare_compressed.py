@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Has 15_inspect read what other programs compressed, by each option that changes how the data are framed.
+"""Has 15_inspect read what other programs compressed, by each option that changes how the data are framed; and
+use_frames read by many frames what can be read so. Others read what use_frames writes.
 
-compare_compressed.py 15_INSPECT
+compare_compressed.py 15_INSPECT USE_FRAMES
 
 Each row has a name, the codec, and a text that is refused, or none if all lines come. Rows of a program or a module
 that is not there are left out, and named.
@@ -87,6 +88,69 @@ def rows(data: bytes, folder: Path):
     yield "lz4.frame", "lz4 module", lambda: module("lz4.frame").compress(data), None
 
 
+def seekable_zstd(data: bytes, each: int) -> bytes:
+    """Returns zstd's seekable format, of frames by the zstd program, which do not say their sizes."""
+    parts = [data[at:at + each] for at in range(0, len(data), each)]
+    frames = [by("zstd", part) for part in parts]
+    entries = b"".join(struct.pack("<II", len(frame), len(part)) for frame, part in zip(frames, parts))
+    foot = struct.pack("<IBI", len(frames), 0, 0x8F92EAB1)
+    return b"".join(frames) + struct.pack("<II", 0x184D2A5E, len(entries + foot)) + entries + foot
+
+
+def by_pyzstd(data: bytes, folder: Path) -> bytes:
+    with module("pyzstd").SeekableZstdFile(folder / "seekable", "w", max_frame_content_size=99_000) as file:
+        file.write(data)
+    return (folder / "seekable").read_bytes()
+
+
+def of_a_file(program: str, data: bytes, folder: Path, *options: str) -> bytes:
+    """Returns what a program makes of a file, whose size it knows."""
+    plain = folder / "plain"
+    plain.write_bytes(data)
+    return subprocess.run([program, *options, "-c", plain], capture_output=True, check=True).stdout
+
+
+def framed_rows(data: bytes, folder: Path):
+    """Yields name, codec, what it needs, how the bytes are made, and why they are refused by many frames."""
+    half = len(data) // 2
+    yield "zstd of a file", "zstd", "zstd", lambda: of_a_file("zstd", data, folder), None
+    yield "zstd --no-check", "zstd", "zstd", lambda: of_a_file("zstd", data, folder, "--no-check"), None
+    yield "zstd -19 --long", "zstd", "zstd", lambda: of_a_file("zstd", data, folder, "-19", "--long=27"), None
+    yield "pzstd", "zstd", "pzstd", lambda: of_a_file("pzstd", data, folder, "-p", "4"), "does not say how many"
+    joined = lambda: of_a_file("zstd", data[:half], folder) + SKIPPABLE + of_a_file("zstd", data[half:], folder)
+    yield "zstd, joined", "zstd", "zstd", joined, None
+    yield "zstd, seekable", "zstd", "zstd", lambda: seekable_zstd(data, 70_000), None
+    yield "zstd, seekable, cut", "zstd", "zstd", lambda: seekable_zstd(data, 70_000)[:-1], "no seek table that fits"
+    yield "pyzstd, seekable", "zstd", "pyzstd module", lambda: by_pyzstd(data, folder), None
+    yield "zstd of a stream", "zstd", "zstd", lambda: by("zstd", data), "does not say how many bytes it holds"
+    for options in [], ["-9"], ["-B4"], ["-B5", "-BX"], ["-BI", "--no-frame-crc"], ["--content-size"]:
+        yield f"lz4 {options}", "lz4", "lz4", lambda options=options: of_a_file("lz4", data, folder, *options), None
+    linked = lambda: of_a_file("lz4", data, folder, "-B4", "-BD", "--content-size")
+    yield "lz4 -BD --content-size", "lz4", "lz4", linked, None
+    yield "lz4 -BD", "lz4", "lz4", lambda: of_a_file("lz4", data, folder, "-B4", "-BD"), "depend on each other"
+    yield "lz4 -l", "lz4", "lz4", lambda: of_a_file("lz4", data, folder, "-l"), "compress it without -l"
+    yield "bgzf", "gzip", "", lambda: bgzf(data), None
+    yield "bgzip", "gzip", "bgzip", lambda: by("bgzip", data), None
+    yield "bgzf, cut", "gzip", "", lambda: bgzf(data)[:-28], "it was cut"
+    yield "gzip", "gzip", "", lambda: gzip.compress(data), "does not say how many bytes it has"
+
+
+def read_by_pyzstd(path: Path) -> bytes:
+    with module("pyzstd").SeekableZstdFile(path) as file:
+        file.seek(100_001)
+        behind = file.read()
+        file.seek(0)
+        return file.read(100_001) + behind
+
+
+def readers():
+    """Yields who reads a seekable file, what that needs, and how it is done."""
+    run = lambda *command: subprocess.run(command, capture_output=True, check=True).stdout
+    yield "zstd -d", "zstd", lambda path: run("zstd", "-dc", path)
+    yield "pzstd -d", "pzstd", lambda path: run("pzstd", "-dc", path)
+    yield "pyzstd", "pyzstd module", read_by_pyzstd
+
+
 def module(name: str):
     return importlib.import_module(name)
 
@@ -98,7 +162,7 @@ def is_there(needed: str) -> bool:
 
 
 def main() -> int:
-    program = sys.argv[1]
+    program, use_frames = sys.argv[1:3]
     data = text()
     bytes_of_lines = len(data) - LINES
     wrong = 0
@@ -123,6 +187,25 @@ def main() -> int:
                 good = found.get("records") == LINES and found["columns"][0]["bytes"] == bytes_of_lines
             wrong += not good
             print(f"{'good' if good else 'WRONG'}: {row}" + ("" if good else f": {done.stdout} {said}"))
+        for row, codec, needed, make, refused in framed_rows(data, folder):
+            if not is_there(needed):
+                left_out.append(f"{row}, by frames: there is no {needed}")
+                continue
+            path.write_bytes(make())
+            done = subprocess.run([use_frames, codec, path], capture_output=True)
+            said = done.stdout[:1000].decode(errors="replace") if done.stdout.startswith(b"refused") else ""
+            good = refused in said and str(path) in said if refused else done.stdout == data
+            wrong += not good
+            print(f"{'good' if good else 'WRONG'}: {row}, by frames" + ("" if good else f": {said}"))
+        path.write_bytes(data)
+        subprocess.run([use_frames, "pack", path], check=True)
+        for reader, needed, read in readers():
+            if not is_there(needed):
+                left_out.append(f"what penstock writes, by {reader}: there is no {needed}")
+                continue
+            good = read(Path(f"{path}.zst")) == data
+            wrong += not good
+            print(f"{'good' if good else 'WRONG'}: what penstock writes, by {reader}")
     print("\n".join(f"left out: {row}" for row in left_out))
     return 1 if wrong else 0
 

@@ -68,3 +68,47 @@ TEST_CASE("records of a compressed file, and compressed records of another, are 
   texts.run();
   CHECK(text == "a text");
 }
+
+TEST_CASE("the lines of a file of many frames are shuffled") {
+  const TempDir dir;
+  const std::string text = numbered_lines(1000);
+  std::uint64_t lines = 0;
+  std::uint64_t bytes = 0;
+  auto pipeline =
+      ps::Reader{compressed_lines(dir.write("text.zst", seekable_zstd(text, 4000, true))),
+                 {.workers = 2, .order = {.shuffle = 7, .block = 100}}} |
+      ps::Consumer{[&](ps::Batch<const ps::Line, ps::Pageable> batch) {
+        lines += batch.size();
+        bytes += static_cast<std::uint64_t>(ps::get<"text">(batch).offsets()[batch.size()]);
+      }};
+  pipeline.run();
+  CHECK(lines == 1000);
+  CHECK(bytes == text.size() - lines);
+}
+
+TEST_CASE("an array is read from .npy.zst, and its values are written compressed") {
+  const TempDir dir;
+  std::string head = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+  head.resize(117, ' ');
+  const float values[3] = {1, 2, 4};
+  const std::string npy = std::string("\x93NUMPY\1\0\x76\0", 10) + head + '\n' +
+                          std::string{reinterpret_cast<const char*>(values), sizeof values};
+  float sum = 0;
+  const auto add = [&](ps::Batch<const float, ps::Pageable> batch) {
+    for (const float value : std::span{batch.data(), batch.size()}) {
+      sum += value;
+    }
+  };
+  auto array = ps::Reader{compressed_array(dir.write("a.npy.zst", zstd_frame(npy)))} |
+               ps::Consumer{[&](ps::Batch<const float, ps::Pageable> batch) { add(batch); }};
+  array.run();
+  CHECK(sum == 7);
+
+  const std::string path = dir.path() + "/values.zst";
+  auto writes = to_zstd(dir.write("a.npy", npy), path);
+  writes.run();
+  auto reads = ps::Reader{ps::records<float>(path, {}, ps::seekable(ps::Zstd{}))} |
+               ps::Consumer{[&](ps::Batch<const float, ps::Pageable> batch) { add(batch); }};
+  reads.run();
+  CHECK(sum == 14);
+}

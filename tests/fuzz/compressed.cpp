@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Reads any bytes as a compressed file of lines, values, TFRecords and samples of a tar archive,
-// and as one compressed record, by each codec. What comes out is bounded by what was asked for.
+// as one compressed record, and
+// as a file of many frames, by each codec. What comes out is bounded by what was asked for.
 
 #include "fuzz/target.hpp"
 
@@ -14,6 +15,7 @@
 #include <penstock/formats/detail/stream_part.hpp>
 #include <penstock/formats/detail/stream_records.hpp>
 #include <penstock/formats/detail/stream_samples.hpp>
+#include <penstock/formats/frames.hpp>
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/lz4.hpp>
 #include <penstock/formats/zstd.hpp>
@@ -96,6 +98,31 @@ template <Codec C> void as_record(std::span<const std::byte> input, const C& cod
   }
 }
 
+// Finds frames, and decompresses each by itself.
+template <FramedCodec C> void as_frames(std::span<const std::byte> input, C codec) {
+  const Bytes bytes{input};
+  FrameIndex index{most};
+  const auto read = [&](std::uint64_t at, std::span<std::byte> into) { bytes.read(at, into); };
+  try {
+    codec.index(FrameFile{bytes.path(), C::name, bytes.size(), read}, index);
+  } catch (const SourceError& e) {
+    must(e.file() == "FILE" && e.offset() <= input.size());
+  }
+  std::uint64_t at = 0;
+  std::size_t frames = 0;
+  for (const Frame& frame : index.frames()) {
+    must(frame.at == at && frame.bytes != 0 && frame.bytes <= most);
+    must(frame.begin <= input.size() && frame.packed <= input.size() - frame.begin);
+    at += frame.bytes;
+    if (++frames < 20) {
+      std::vector<std::byte> room(frame.bytes);
+      const Decompressed got = codec.whole(frame, input.subspan(frame.begin, frame.packed), room);
+      must(got.used <= frame.packed && got.made <= frame.bytes);
+    }
+  }
+  must(at == index.bytes());
+}
+
 } // namespace
 } // namespace penstock::tests
 
@@ -104,6 +131,9 @@ PENSTOCK_FUZZ_TARGET(fuzz_compressed) {
   as_stream(input, Zstd{small});
   as_stream(input, Lz4{});
   as_stream(input, Gzip{});
+  as_frames(input, Zstd{small});
+  as_frames(input, Lz4{});
+  as_frames(input, Gzip{});
   as_record(input, Zstd{small});
   as_record(input, Lz4{});
   as_record(input, Gzip{});

@@ -58,6 +58,71 @@ inline std::string gzip_member(const std::string& text) {
   ::deflateEnd(&stream);
   return compressed;
 }
+/// Returns bytes of a number, the lowest first.
+inline std::string little_endian(std::uint64_t number, std::size_t bytes) {
+  std::string text;
+  for (std::size_t i = 0; i != bytes; ++i) {
+    text += static_cast<char>(number >> 8 * i);
+  }
+  return text;
+}
+/// Returns frames of `each` bytes of a text.
+template <class Frame>
+std::string in_frames(const std::string& text, std::size_t each, Frame frame) {
+  std::string all;
+  for (std::size_t at = 0; at < text.size(); at += each) {
+    all += frame(text.substr(at, each));
+  }
+  return all;
+}
+/// A file of zstd's seekable format, and the number of its frames.
+struct SeekableZstd {
+  std::string frames;
+  std::string entries;
+  std::uint32_t count{};
+
+  /// Adds a frame, of which the table says these sizes.
+  void add(const std::string& frame, std::uint64_t bytes, bool checked) {
+    frames += frame;
+    entries += little_endian(frame.size(), 4) + little_endian(bytes, 4);
+    entries += checked ? frame.substr(frame.size() - 4) : ""; // the frame's own is the same
+    ++count;
+  }
+  std::string file(bool checked) const {
+    return frames + "\x5e\x2a\x4d\x18" + little_endian(entries.size() + 9, 4) + entries +
+           little_endian(count, 4) + (checked ? '\x80' : '\0') + "\xb1\xea\x92\x8f";
+  }
+};
+/// Returns a text in zstd's seekable format, whose frames do not say their sizes.
+inline std::string seekable_zstd(const std::string& text, std::size_t each, bool checked) {
+  SeekableZstd all;
+  for (std::size_t at = 0; at < text.size(); at += each) {
+    const std::string some = text.substr(at, each);
+    all.add(zstd_frame(some, false), some.size(), checked);
+  }
+  return all.file(checked);
+}
+/// Returns a block of BGZF: a member of gzip that says its size in a field of its own.
+inline std::string bgzf_block(const std::string& text) {
+  const std::string member = gzip_member(text);
+  std::string block = member.substr(0, 3) + '\4' + member.substr(4, 6);
+  block += std::string("\6\0BC\2\0", 6) + little_endian(member.size() + 7, 2);
+  return block + member.substr(10);
+}
+/// Returns a text in LZ4 frames of independent blocks of 64 KiB.
+inline std::string lz4_blocks(const std::string& text, bool sized, bool checked,
+                              bool linked = false) {
+  LZ4F_preferences_t how{};
+  how.frameInfo.blockSizeID = LZ4F_max64KB;
+  how.frameInfo.blockMode = linked ? LZ4F_blockLinked : LZ4F_blockIndependent;
+  how.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;
+  how.frameInfo.blockChecksumFlag = checked ? LZ4F_blockChecksumEnabled : LZ4F_noBlockChecksum;
+  how.frameInfo.contentSize = sized ? text.size() : 0;
+  std::string compressed(::LZ4F_compressFrameBound(text.size(), &how), '\0');
+  compressed.resize(
+      ::LZ4F_compressFrame(compressed.data(), compressed.size(), text.data(), text.size(), &how));
+  return compressed;
+}
 /// Returns a frame of zstd or LZ4 that is to be skipped.
 inline std::string skippable_frame() {
   return std::string("\x50\x2a\x4d\x18\x03\0\0\0abc", 11);

@@ -121,6 +121,7 @@ OPTIONS = {
     "Folders of files": ["FilesOptions"],
     "Tar archives": ["TarOptions"],
     "Compressed files": ["InterleavedOptions", "ZstdOptions", "Lz4BlockOptions", "DecompressedOptions"],
+    "Files of many frames": ["SeekableOptions", "ZstdOutputOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],
     "JPEG and PNG": ["ImageOptions"],
@@ -138,7 +139,7 @@ OPTIONS = {
 }
 WHERE = re.compile(r"include/penstock/((stages|sources|formats)/\w+|run/options|callables/(replayed|scratch|deferred))\.hpp")
 # How a page writes a default that C++ writes differently.
-WRITTEN = {"{}": ["none", "`{}`"], "std::uint64_t{64} << 20": ["64 MiB"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"],
+WRITTEN = {"{}": ["none", "`{}`"], "std::uint64_t{64} << 20": ["64 MiB"], "std::uint64_t{1} << 20": ["1 MiB"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"],
            "nullptr": ["none", "nullptr"]}
 
 

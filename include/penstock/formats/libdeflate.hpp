@@ -3,7 +3,9 @@
 #pragma once
 
 #include <penstock/formats/codec.hpp>
+#include <penstock/formats/detail/bgzf_frames.hpp>
 #include <penstock/formats/detail/gzip_size.hpp>
+#include <penstock/formats/frames.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -67,6 +69,12 @@ class GzipRecord {
   /// See Codec.
   std::optional<std::uint64_t> claimed(std::span<const std::byte> frame) const {
     return detail::gzip_size(frame);
+  }
+  /// Finds the blocks of BGZF. See FramedCodec.
+  void index(const FrameFile& file, FrameIndex& into) const { detail::index_bgzf(file, into); }
+  /// See FramedCodec.
+  Decompressed whole(const Frame&, std::span<const std::byte> in, std::span<std::byte> out) {
+    return detail::feed_whole(*this, in, out);
   }
 
  private:

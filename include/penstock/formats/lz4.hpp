@@ -3,6 +3,9 @@
 #pragma once
 
 #include <penstock/formats/codec.hpp>
+#include <penstock/formats/detail/lz4_frames.hpp>
+#include <penstock/formats/detail/xxhash.hpp>
+#include <penstock/formats/frames.hpp>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <lz4.h>
 #include <lz4frame.h>
@@ -23,18 +27,18 @@ namespace penstock {
 
 namespace detail {
 
-/// Returns the number of `bytes` bytes, the lowest first, from byte `at` on, which must be there.
-inline std::uint64_t lz4_number(std::span<const std::byte> from, std::size_t at,
-                                std::size_t bytes) noexcept {
-  std::uint64_t number = 0;
-  for (std::size_t i = bytes; i-- != 0;) {
-    number = number << 8 | std::to_integer<std::uint64_t>(from[at + i]);
-  }
-  return number;
+/// Decompresses one block. Returns a negative number if it is none, or if more comes out of it than
+/// there is room for.
+inline int lz4_decompress(std::span<const std::byte> block, std::span<std::byte> out) noexcept {
+  constexpr std::size_t most = std::numeric_limits<int>::max();
+  char nothing = 0; // for no room, which has no address
+  return block.size() > most
+             ? -1
+             : ::LZ4_decompress_safe(reinterpret_cast<const char*>(block.data()),
+                                     out.empty() ? &nothing : reinterpret_cast<char*>(out.data()),
+                                     static_cast<int>(block.size()),
+                                     static_cast<int>(std::min(out.size(), most)));
 }
-
-inline constexpr std::uint64_t lz4_magic = 0x184D'2204;
-inline constexpr std::uint64_t lz4_legacy_magic = 0x184C'2102;
 
 } // namespace detail
 
@@ -100,11 +104,41 @@ class Lz4 {
   /// See Codec.
   std::optional<std::uint64_t> claimed(std::span<const std::byte> frame) const {
     constexpr std::size_t size_at = 6;
-    if (frame.size() < size_at + 8 || detail::lz4_number(frame, 0, 4) != detail::lz4_magic) {
+    if (frame.size() < size_at + 8 || detail::little_endian(frame.first(4)) != detail::lz4_magic) {
       return 0; // it holds nothing, or feed() says what is wrong
     }
     const bool says = (frame[4] & std::byte{8}) != std::byte{};
-    return says ? std::optional{detail::lz4_number(frame, size_at, 8)} : std::nullopt;
+    return says ? std::optional{detail::little_endian(frame.subspan(size_at, 8))} : std::nullopt;
+  }
+  /// Finds blocks where those of a frame are independent, and else frames, all of which must say
+  /// how many bytes they hold. See FramedCodec.
+  void index(const FrameFile& file, FrameIndex& into) const {
+    std::vector<std::byte> room;
+    detail::index_lz4(file, into, [&](std::span<const std::byte> block, std::uint64_t most) {
+      room.resize(static_cast<std::size_t>(most)); // a block has 4 MiB at most
+      return std::int64_t{detail::lz4_decompress(block, room)};
+    });
+  }
+  /// See FramedCodec. The checksum of a frame is not compared where blocks come alone, and those of
+  /// blocks are.
+  Decompressed whole(const Frame& frame, std::span<const std::byte> in, std::span<std::byte> out) {
+    if (frame.kind == detail::lz4_whole_frame) {
+      return detail::feed_whole(*this, in, out);
+    }
+    if ((frame.kind & detail::lz4_checked) != 0 &&
+        detail::xxhash<std::uint32_t>(in) != frame.checksum) {
+      return {0, 0, Decompressed::State::damaged,
+              "a checksum that does not fit: copy or download it again"};
+    }
+    if ((frame.kind & detail::lz4_stored_block) != 0) {
+      std::copy(in.begin(), in.end(), out.begin());
+      return {in.size(), in.size(), Decompressed::State::end};
+    }
+    const int made = detail::lz4_decompress(in, out);
+    if (made < 0) {
+      return {0, 0, Decompressed::State::damaged, "damaged data: copy or download it again"};
+    }
+    return {in.size(), static_cast<std::size_t>(made), Decompressed::State::end};
   }
 
  private:
@@ -119,7 +153,7 @@ class Lz4 {
     if (head_bytes_ < 4) {
       return nullptr;
     }
-    const std::uint64_t magic = detail::lz4_number(head_, 0, 4);
+    const std::uint64_t magic = detail::little_endian(std::span{head_}.first(4));
     if (magic == detail::lz4_legacy_magic) {
       return "a frame of the kind that lz4 -l writes: compress it without -l";
     }
@@ -170,16 +204,8 @@ class Lz4Block {
 
   /// See Codec.
   Decompressed feed(std::span<const std::byte> in, std::span<std::byte> out) {
-    constexpr std::size_t most = std::numeric_limits<int>::max();
     const std::size_t before = options_.sized ? 4 : 0;
-    char nothing = 0; // for no room, which has no address
-    const int made =
-        in.size() < before || in.size() > most
-            ? -1
-            : ::LZ4_decompress_safe(reinterpret_cast<const char*>(in.data() + before),
-                                    out.empty() ? &nothing : reinterpret_cast<char*>(out.data()),
-                                    static_cast<int>(in.size() - before),
-                                    static_cast<int>(std::min(out.size(), most)));
+    const int made = in.size() < before ? -1 : detail::lz4_decompress(in.subspan(before), out);
     if (made < 0) {
       return {0, 0, Decompressed::State::damaged,
               "no LZ4 block, or one out of which more comes than there is room for"};
@@ -190,8 +216,9 @@ class Lz4Block {
   void restart() {}
   /// See Codec.
   std::optional<std::uint64_t> claimed(std::span<const std::byte> frame) const {
-    return !options_.sized || frame.size() < 4 ? std::nullopt
-                                               : std::optional{detail::lz4_number(frame, 0, 4)};
+    return !options_.sized || frame.size() < 4
+               ? std::nullopt
+               : std::optional{detail::little_endian(frame.first(4))};
   }
 
  private:

@@ -4,6 +4,9 @@
 
 #include <penstock/error.hpp>
 #include <penstock/formats/codec.hpp>
+#include <penstock/formats/detail/xxhash.hpp>
+#include <penstock/formats/detail/zstd_frames.hpp>
+#include <penstock/formats/frames.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -92,6 +95,20 @@ class Zstd {
       return 0; // feed() says what is wrong
     }
     return size == ZSTD_CONTENTSIZE_UNKNOWN ? std::nullopt : std::optional<std::uint64_t>{size};
+  }
+  /// Finds frames by the seek table of zstd's seekable format, or else by the frames' headers, all
+  /// of which must say how many bytes they hold. See FramedCodec.
+  void index(const FrameFile& file, FrameIndex& into) const { detail::index_zstd(file, into); }
+  /// See FramedCodec.
+  Decompressed whole(const Frame& frame, std::span<const std::byte> in, std::span<std::byte> out) {
+    Decompressed all = detail::feed_whole(*this, in, out);
+    if (frame.kind == detail::zstd_frame_checked && all.state == Decompressed::State::end &&
+        static_cast<std::uint32_t>(detail::xxhash<std::uint64_t>(out.first(all.made))) !=
+            frame.checksum) {
+      all.state = Decompressed::State::damaged;
+      all.why = "another checksum than the seek table says: copy or download it again";
+    }
+    return all;
   }
 
  private:
