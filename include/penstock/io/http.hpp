@@ -5,9 +5,10 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/url.hpp>
 #include <penstock/io/detail/http_object.hpp>
+#include <penstock/io/detail/http_reads.hpp>
 #include <penstock/io/detail/http_state.hpp>
-#include <penstock/io/http_options.hpp>
 #include <penstock/io/file.hpp>
+#include <penstock/io/http_options.hpp>
 #include <penstock/io/many_reads.hpp>
 #include <penstock/io/posix.hpp>
 
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -37,8 +39,8 @@ class HttpIo : public PosixIo {
 
   /// Returns what it has done so far.
   HttpCounts counts() const { return state_->counts(); }
-  /// Appends that, for a Report's note, if there is anything.
-  [[gnu::cold]] void note(std::string& to) const;
+  /// Returns that in words, for a Report's note; nothing before the first request.
+  [[gnu::cold]] std::string note() const;
 
   /// Returns a number for an object, which is no descriptor. Blocks, unless its size is known.
   int open(const char* path) const {
@@ -98,6 +100,24 @@ class HttpIo : public PosixIo {
   /// Whether a file with this number may stay open: an object takes nothing of the system's.
   bool may_stay_open(int fd) const noexcept { return is_object(fd) || detail::may_stay_open(fd); }
 
+  /// Reads small records at random places, many at once: see ReadsMany.
+  class ManyReads : public detail::HttpReads {
+   public:
+    /// For these files.
+    ManyReads(const HttpIo& io, std::span<const int> files)
+        : HttpReads{io.state_, objects(io, files)} {}
+
+   private:
+    static Objects objects(const HttpIo& io, std::span<const int> files) {
+      Objects all(files.size());
+      std::transform(files.begin(), files.end(), all.begin(),
+                     [&](int fd) { return is_object(fd) ? io.object(fd) : nullptr; });
+      return all;
+    }
+  };
+  /// Objects take nothing of the system's: so many may stay open.
+  static constexpr std::size_t most_open = ~std::size_t{0};
+
   /// For code that fetches in another way.
   /// @{
   static bool is_object(int fd) noexcept { return fd >= first_number; }
@@ -118,17 +138,19 @@ class HttpIo : public PosixIo {
   std::shared_ptr<detail::HttpState> state_;
 };
 
-inline void HttpIo::note(std::string& to) const {
+inline std::string HttpIo::note() const {
   const HttpCounts now = counts();
-  if (now.requests != 0) {
-    to += detail::joined({"by HTTP ", now.bytes / 1'000'000, " MB in ", now.requests, " requests, ",
-                          now.retries, " of them retries, at most ", now.connections,
-                          " at once; their answers began after ",
-                          static_cast<unsigned long long>(now.first_byte.count()), " us"});
-    to += now.limit < state_->options().connections
-              ? detail::joined({"; the server wants no more than ", now.limit, " at once"})
-              : "";
-  }
+  const bool held_back = now.limit < state_->options().connections;
+  return now.requests == 0
+             ? std::string{}
+             : detail::joined({"by HTTP ", now.bytes / 1'000'000, " MB in ", now.requests,
+                               " requests, ", now.retries, " of them retries, at most ",
+                               now.connections, " at once, whose answers began after ",
+                               static_cast<unsigned long long>(now.first_byte.count()), " us",
+                               held_back
+                                   ? ", and at present the server has too much to do for more than "
+                                   : "",
+                               held_back ? detail::joined({now.limit, " at once"}) : ""});
 }
 
 } // namespace penstock

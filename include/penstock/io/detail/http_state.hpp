@@ -114,6 +114,9 @@ class HttpState {
   /// Runs fetches to their ends, several at once. Each is done or failed then. Throws ReadEnded,
   /// and what the library lacks. Blocks.
   void run(std::span<HttpFetch> fetches) {
+    if (InterruptHere::raised()) {
+      throw ReadEnded{};
+    }
     const unsigned taken = limit_.take(
         static_cast<unsigned>(std::min<std::size_t>(fetches.size(), options_.connections)));
     const struct Permit {
