@@ -178,8 +178,9 @@ PENSTOCK_NOINLINE void throw_io_error(std::string_view doing, const std::string&
   case ENOTDIR:
     cure =
         path.find_first_of("*?[{") == std::string::npos
-            ? is_url(path) ? "A URL is read by an HttpIo: include penstock/io/http.hpp, and give "
-                             "the source one, behind its options."
+            ? is_url(path) ? "Check the URL: nothing is there, or this user may not see it. A "
+                             "source reads URLs by an HttpIo, of penstock/io/http.hpp, which it "
+                             "takes behind its options."
                            : "Check the path."
             : "Check the path: it is taken as it stands, and no pattern is filled in. Give a list "
               "of paths, or a folder.";

@@ -47,7 +47,9 @@ class HttpIo : public PosixIo {
     if (!detail::is_url(path)) {
       return PosixIo::open(path);
     }
-    state_->object(path);
+    if (!state_->object(path)) {
+      return refused(ENOENT);
+    }
     return first_number + static_cast<int>(state_->number_of(path));
   }
   /// No object can be read past a page cache.
@@ -61,8 +63,9 @@ class HttpIo : public PosixIo {
     if (!detail::is_url(path)) {
       return PosixIo::status(path, status);
     }
-    status = state_->look_at(path)->status;
-    return 0;
+    const auto found = state_->look_at(path);
+    status = found ? found->status : FileStatus{};
+    return found ? 0 : refused(ENOENT);
   }
   /// Asks nobody about an object that was opened.
   int status(int fd, FileStatus& status) const {
@@ -115,6 +118,8 @@ class HttpIo : public PosixIo {
       return all;
     }
   };
+  /// Headers of a file that lie near each other are read together, up to so many bytes.
+  static constexpr std::size_t read_ahead = std::size_t{2} << 20;
   /// Objects take nothing of the system's: so many may stay open.
   static constexpr std::size_t most_open = ~std::size_t{0};
 

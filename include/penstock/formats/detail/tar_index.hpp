@@ -7,6 +7,7 @@
 #include <penstock/formats/detail/tar_header.hpp>
 #include <penstock/formats/tar_member.hpp>
 #include <penstock/io/crc32c.hpp>
+#include <penstock/io/detail/header_reads.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/new_file.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
@@ -327,9 +328,7 @@ struct FoundIndex {
 /// there is none that is right. Throws SourceError.
 template <class Io>
 [[gnu::cold]] FoundIndex find_index(const Io& io, const File<Io>& archive, bool keep) {
-  const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
-    read_full(archive, at, into);
-  };
+  HeaderReads<Io> read{archive};
   const HeaderFile file{archive.path(), archive.size(), read};
   if (!keep) {
     return {TarIndex{file}};

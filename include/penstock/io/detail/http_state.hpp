@@ -41,12 +41,17 @@ class HttpState {
   const HttpOptions& options() const noexcept { return options_; }
   HttpCounts counts() const { return limit_.counts(); }
 
-  /// Asks for an object's size, now, and returns it as it is. Throws SourceError. Blocks.
+  /// Asks for an object's size, now, and returns it as it is; null if nothing is there. Throws
+  /// SourceError. Blocks.
   Object look_at(const std::string& name) {
     HttpFetch fetch;
     fetch.kind = HttpFetch::Kind::size;
     fetch.name = name;
-    run_one(fetch, "open");
+    run({&fetch, 1});
+    if (fetch.answer.status == 404 || fetch.answer.status == 410) {
+      return {};
+    }
+    check(fetch, "open");
     auto found = std::make_shared<HttpObject>();
     found->name = name;
     found->etag = fetch.answer.etag;
@@ -61,7 +66,8 @@ class HttpState {
                                  1'000'000'000};
     return keep(std::move(found));
   }
-  /// Returns an object as it was when it was looked at last; looks at it if it never was.
+  /// Returns an object as it was when it was looked at last; looks at it if it never was. Null if
+  /// nothing is there.
   Object object(const std::string& name) {
     {
       const std::scoped_lock lock{mutex_};
@@ -180,6 +186,9 @@ class HttpState {
 
   void run_one(HttpFetch& fetch, const char* doing) {
     run({&fetch, 1});
+    check(fetch, doing);
+  }
+  static void check(const HttpFetch& fetch, const char* doing) {
     if (fetch.state == HttpFetch::State::failed) {
       const std::uint64_t at = fetch.begin() + fetch.came;
       const std::string what =
