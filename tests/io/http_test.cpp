@@ -115,6 +115,29 @@ TEST_CASE("an object's size and its bytes take one request each, by one connecti
   CHECK(counts.first_byte > 0us);
 }
 
+TEST_CASE("small reads that go on where the last one ended are joined, others are not") {
+  HttpServer server{but_for([](auto&, auto&) { return false; })};
+  const ps::HttpIo io;
+  auto source = ps::records<char>(server.url("/a"), {}, io);
+  source.open();
+  std::string piece(700, '\0');
+  const auto read_at = [&](std::uint64_t at) {
+    source.read_bytes(at, std::as_writable_bytes(std::span{piece}));
+    return piece == object().substr(at, 700);
+  };
+  for (std::uint64_t at = 0; at + 700 <= object().size(); at += 700) {
+    CHECK(read_at(at));
+  }
+  CHECK(server.requests() < 10);
+  CHECK(io.counts().bytes <= object().size() + 1);
+  const std::uint64_t before = server.requests();
+  for (const std::uint64_t at : {200'000U, 100'000U, 0U}) {
+    CHECK(read_at(at));
+  }
+  CHECK(server.requests() - before == 3);
+  CHECK(io.counts().bytes <= object().size() + 1 + 3 * 700);
+}
+
 TEST_CASE("an empty object has no records, whichever way its server says so") {
   const std::string answer =
       GENERATE(as<std::string>{}, only("416 No", "Content-Range: bytes */0\r\n"), only("200 OK"));

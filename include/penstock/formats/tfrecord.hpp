@@ -10,7 +10,6 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/crc32c.hpp>
-#include <penstock/io/detail/header_reads.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/posix.hpp>
@@ -113,7 +112,9 @@ template <class Io> class TfRecordFiles {
     files_.open(
         preparing, DirectReads::none, 0,
         [](const File<Io>& file, std::size_t) {
-          HeaderReads<Io> read{file};
+          const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
+            read_full(file, at, into);
+          };
           return find_tfrecords(HeaderFile{file.path(), file.size(), read});
         },
         [&](std::vector<std::uint64_t>& data, const File<Io>& file, std::uint64_t before) {

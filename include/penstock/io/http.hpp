@@ -91,8 +91,7 @@ class HttpIo : public PosixIo {
     const auto there =
         static_cast<std::size_t>(std::min<std::uint64_t>(bytes, size - std::min(size, offset)));
     if (there != 0) {
-      FileRead part{0, offset, {into, there}};
-      state_->read(*of, part);
+      state_->read(*of, offset, {into, there});
     }
     return static_cast<std::int64_t>(there);
   }
@@ -118,8 +117,6 @@ class HttpIo : public PosixIo {
       return all;
     }
   };
-  /// Headers of a file that lie near each other are read together, up to so many bytes.
-  static constexpr std::size_t read_ahead = std::size_t{2} << 20;
   /// Objects take nothing of the system's: so many may stay open.
   static constexpr std::size_t most_open = ~std::size_t{0};
 

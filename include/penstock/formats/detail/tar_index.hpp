@@ -7,7 +7,6 @@
 #include <penstock/formats/detail/tar_header.hpp>
 #include <penstock/formats/tar_member.hpp>
 #include <penstock/io/crc32c.hpp>
-#include <penstock/io/detail/header_reads.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/new_file.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
@@ -328,7 +327,9 @@ struct FoundIndex {
 /// there is none that is right. Throws SourceError.
 template <class Io>
 [[gnu::cold]] FoundIndex find_index(const Io& io, const File<Io>& archive, bool keep) {
-  HeaderReads<Io> read{archive};
+  const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
+    read_full(archive, at, into);
+  };
   const HeaderFile file{archive.path(), archive.size(), read};
   if (!keep) {
     return {TarIndex{file}};

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
+#include <penstock/io/detail/http_ahead.hpp>
 #include <penstock/io/detail/http_client.hpp>
 #include <penstock/io/detail/http_limit.hpp>
 #include <penstock/io/detail/http_object.hpp>
@@ -98,15 +99,19 @@ class HttpState {
     return objects_.at(number);
   }
 
-  /// Reads a part of an object, all of it. Throws SourceError; ReadEnded if the run ends. Blocks.
-  void read(const HttpObject& object, FileRead& part) {
-    FileRead* const parts[] = {&part};
-    HttpFetch fetch;
-    fetch.kind = HttpFetch::Kind::parts;
-    fetch.name = object.name;
-    fetch.object = &object;
-    fetch.parts = parts;
-    run_one(fetch, "read");
+  /// Reads a part of an object of this state, all of it. Throws SourceError; ReadEnded if the run
+  /// ends. Blocks.
+  void read(const HttpObject& object, std::uint64_t offset, std::span<std::byte> into) {
+    ahead_.read(object, offset, into, [&](std::uint64_t at, std::span<std::byte> bytes) {
+      FileRead part{0, at, bytes};
+      FileRead* const parts[] = {&part};
+      HttpFetch fetch;
+      fetch.kind = HttpFetch::Kind::parts;
+      fetch.name = object.name;
+      fetch.object = &object;
+      fetch.parts = parts;
+      run_one(fetch, "read");
+    });
   }
   /// Gets a whole document of at most so many bytes, such as a listing. Throws as read() does.
   std::string document(const std::string& name, std::size_t most_bytes) {
@@ -204,6 +209,7 @@ class HttpState {
 
   const HttpOptions options_;
   HttpLimit limit_{options_.connections};
+  HttpAhead ahead_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<HttpClient>> idle_;
   unsigned clients_{};

@@ -12,7 +12,6 @@
 #include <penstock/formats/packed/detail/packed_tensors.hpp>
 #include <penstock/host/unpack.hpp>
 #include <penstock/io/crc32c.hpp>
-#include <penstock/io/detail/header_reads.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/run/options.hpp>
@@ -100,7 +99,9 @@ template <class Io> class PackedFiles {
     files_.open(
         preparing, DirectReads::none, 0,
         [&](const File<Io>& file, std::size_t) {
-          HeaderReads<Io> read{file};
+          const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
+            read_full(file, at, into);
+          };
           const HeaderFile header{file.path(), file.size(), read};
           std::vector<PackedFile> all;
           if (std::optional<PackedTensors> tensors = read_packed_tensors(file, header)) {
