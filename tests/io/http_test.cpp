@@ -129,13 +129,12 @@ TEST_CASE("small reads that go on where the last one ended are joined, others ar
     CHECK(read_at(at));
   }
   CHECK(server.requests() < 10);
-  CHECK(io.counts().bytes <= object().size() + 1);
-  const std::uint64_t before = server.requests();
-  for (const std::uint64_t at : {200'000U, 100'000U, 0U}) {
+  CHECK(io.counts().bytes < object().size() + 5000); // twice what lies over a piece's end
+  const std::uint64_t before = io.counts().bytes;
+  for (const std::uint64_t at : {100'000U, 50'000U, 0U}) {
     CHECK(read_at(at));
   }
-  CHECK(server.requests() - before == 3);
-  CHECK(io.counts().bytes <= object().size() + 1 + 3 * 700);
+  CHECK(io.counts().bytes - before == 3 * 700);
 }
 
 TEST_CASE("an empty object has no records, whichever way its server says so") {
