@@ -8,6 +8,8 @@
 //
 //   http/pipeline    by a Reader with as many workers as connections, and a Consumer that drops it
 //   http/by_hand     by as many threads, each with a handle of libcurl's of its own
+//   http/by_hand_3   the same, into three buffers a thread in turn: as much memory as the Reader's
+//                    ring has, which is more than a processor's cache keeps
 //
 // Time is a wall's, and the server takes part of the processors; the label says how many CPU
 // seconds a GB took here, without the server's. To be run with
@@ -180,8 +182,9 @@ class Pipeline final : public Timed {
 
 class ByHand final : public Timed {
  public:
-  ByHand(std::string url, const Options& options, bool checked)
+  ByHand(std::string url, const Options& options, std::size_t buffers, bool checked)
       : Timed{options.bytes}, url_{std::move(url)}, options_{options}, checked_{checked} {
+    memory_.resize(options.connections, std::vector<char>(buffers * options.piece));
     for (unsigned i = 0; i != options.connections; ++i) {
       handles_.push_back(::curl_easy_init());
     }
@@ -210,16 +213,19 @@ class ByHand final : public Timed {
     std::atomic<std::uint64_t> sum{0};
     on_threads(handles_.size(), [&](std::size_t i) {
       CURL* const handle = handles_[i];
-      std::vector<char> piece(options_.piece);
+      std::vector<char>& memory = memory_[i];
+      const std::size_t whole = options_.piece;
+      std::size_t begin = 0;
       ::curl_easy_setopt(handle, CURLOPT_URL, url_.c_str());
       ::curl_easy_setopt(handle, CURLOPT_WRITEFUNCTION, take);
       ::curl_easy_setopt(handle, CURLOPT_BUFFERSIZE, 128L << 10);
       ::curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
       ::curl_easy_setopt(handle, CURLOPT_FAILONERROR, 1L);
-      for (std::uint64_t at = next.fetch_add(piece.size()); at < options_.bytes;
-           at = next.fetch_add(piece.size())) {
-        const std::size_t bytes = std::min<std::uint64_t>(piece.size(), options_.bytes - at);
-        Into into{piece.data(), bytes};
+      for (std::uint64_t at = next.fetch_add(whole); at < options_.bytes;
+           at = next.fetch_add(whole)) {
+        begin = (begin + whole) % memory.size();
+        const std::size_t bytes = std::min<std::uint64_t>(whole, options_.bytes - at);
+        Into into{memory.data() + begin, bytes};
         const std::string range = std::to_string(at) + '-' + std::to_string(at + bytes - 1);
         ::curl_easy_setopt(handle, CURLOPT_RANGE, range.c_str());
         ::curl_easy_setopt(handle, CURLOPT_WRITEDATA, &into);
@@ -227,7 +233,7 @@ class ByHand final : public Timed {
           throw std::runtime_error{"a request failed"};
         }
         if (checked_) {
-          sum += sum_of(at, std::as_bytes(std::span{piece}.first(bytes)));
+          sum += sum_of(at, std::as_bytes(std::span{memory}.subspan(begin, bytes)));
         }
       }
     });
@@ -237,6 +243,7 @@ class ByHand final : public Timed {
   std::string url_;
   Options options_;
   bool checked_;
+  std::vector<std::vector<char>> memory_; // a thread's each
   std::vector<CURL*> handles_;
 };
 
@@ -269,10 +276,12 @@ int main(int argc, char** argv) {
     options.bytes = object.size() / options.piece * options.piece;
   }
   benchmark::Initialize(&argc, argv);
-  const auto expected = [=] { return ByHand{url, options, true}.run(); };
+  const auto expected = [=] { return ByHand{url, options, 1, true}.run(); };
   add("http/pipeline", options.bytes, expected,
       [=](bool checked) { return std::make_unique<Pipeline>(url, options, checked); });
   add("http/by_hand", options.bytes, expected,
-      [=](bool checked) { return std::make_unique<ByHand>(url, options, checked); });
+      [=](bool checked) { return std::make_unique<ByHand>(url, options, 1, checked); });
+  add("http/by_hand_3", options.bytes, expected,
+      [=](bool checked) { return std::make_unique<ByHand>(url, options, 3, checked); });
   return run_all();
 }

@@ -4,6 +4,7 @@
 // Each source of files gives the same records by URLs as by paths, in any order, and looks for what
 // it needs with few requests.
 
+#include "cookbook/remote_frames.hpp"
 #include "support/caught.hpp"
 #include "support/compressed_files.hpp"
 #include "support/format_files.hpp"
@@ -40,7 +41,6 @@
 
 namespace {
 
-namespace ps = penstock;
 namespace tests = penstock::tests;
 using tests::HttpConnection;
 using tests::HttpRequest;
@@ -157,6 +157,19 @@ TEST_CASE("arrays, tokens and weights come by URLs as by paths") {
       served, "packed", 40,
       [](const std::string& path, auto io) { return ps::unpacked<std::int32_t>(path, io); },
       bytes_of);
+}
+
+TEST_CASE("frames of several objects go through a pipeline, as docs/remote.md shows") {
+  const Served served;
+  served.write("a", std::string(512, 'a'));
+  served.write("b", std::string(1024, 'b'));
+  std::string first;
+  use_frames({served.url("a"), served.url("b")}, [&](ps::Batch<const char, ps::Pinned> batch) {
+    for (std::size_t i = 0; i != batch.size(); ++i) {
+      first += batch.data()[i * batch.record_bytes()];
+    }
+  });
+  CHECK(first == "abb");
 }
 
 TEST_CASE("lines, TFRecords, archives and streams come by URLs as by paths") {

@@ -5,6 +5,7 @@
 // and whatever the server does, a run ends well or in one error that says why and shows no secret.
 
 #include "support/caught.hpp"
+#include "support/environment.hpp"
 #include "support/http_server.hpp"
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
@@ -27,6 +28,9 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <signal.h>
+#include <sys/types.h>
 
 namespace {
 
@@ -393,6 +397,57 @@ TEST_CASE("an object that cannot be looked at says so before the run") {
             "reads URLs by an HttpIo"));
   CHECK(has(caught<ps::OptionError>([] { ps::HttpIo{{.connections = 0}}; }), "give 1 to 1024"));
   CHECK(has(caught<ps::OptionError>([] { ps::HttpIo{{.silence = 0s}}; }), ".silence"));
+}
+
+/// openssl's server of one byte, with a certificate that nobody has signed but itself.
+class TlsServer {
+ public:
+  explicit TlsServer(const tests::TempDir& folder) {
+    const std::string make = "cd " + folder.path() +
+                             " && openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert "
+                             "-days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
+                             "2>/dev/null";
+    REQUIRE(std::system(make.c_str()) == 0);
+    folder.write("file", std::string{"HTTP/1.1 206 Part\r\nContent-Range: bytes 0-0/1\r\n"
+                                     "Content-Length: 1\r\n\r\nx"});
+    const std::string serve = "cd " + folder.path() +
+                              " && exec openssl s_server -accept localhost:0 -cert cert -key key "
+                              "-HTTP 2>/dev/null & echo $!; wait";
+    output_ = ::popen(serve.c_str(), "r");
+    char line[256];
+    REQUIRE(std::fgets(line, sizeof line, output_));
+    process_ = std::atoi(line);
+    while (port_.empty() && std::fgets(line, sizeof line, output_)) {
+      const std::string said = line;
+      if (said.starts_with("ACCEPT ")) {
+        port_ = said.substr(said.rfind(':') + 1, said.find('\n') - said.rfind(':') - 1);
+      }
+    }
+  }
+  TlsServer(const TlsServer&) = delete;
+  TlsServer& operator=(const TlsServer&) = delete;
+  ~TlsServer() {
+    ::kill(process_, SIGTERM);
+    ::pclose(output_);
+  }
+  std::string url() const { return "https://localhost:" + port_ + "/file"; }
+
+ private:
+  std::FILE* output_{};
+  pid_t process_{};
+  std::string port_;
+};
+
+TEST_CASE(
+    "a certificate that no authority has signed is refused, unless the program is told of it") {
+  const tests::TempDir folder;
+  const TlsServer server{folder};
+  const ps::SourceError e = failure(ps::HttpIo{quick()}, server.url());
+  CHECK(has(e, "cannot open " + server.url() + ": "));
+  CHECK(has(e, "certificate"));
+  CHECK(has(e, "SSL_CERT_FILE"));
+  const tests::Environment told{"SSL_CERT_FILE=" + (folder / "cert")};
+  CHECK(read(ps::HttpIo{quick()}, server.url()) == "x");
 }
 
 TEST_CASE("a server that is slow to begin is waited for") {

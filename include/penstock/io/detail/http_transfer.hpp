@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <new>
 #include <string>
 #include <string_view>
@@ -70,6 +71,10 @@ class HttpTransfer {
     set(CURLOPT_HEADERFUNCTION, on_head);
     set(CURLOPT_HEADERDATA, this);
     set(CURLOPT_PRIVATE, this);
+    // The program curl takes these, and libcurl does not.
+    set_from("SSL_CERT_DIR", CURLOPT_CAPATH);
+    set_from("SSL_CERT_FILE", CURLOPT_CAINFO);
+    set_from("CURL_CA_BUNDLE", CURLOPT_CAINFO);
   }
 
   /// Says, behind the request's end, how it went: settles the fetch's state, or leaves it running
@@ -101,8 +106,9 @@ class HttpTransfer {
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CERTPROBLEM:
     case CURLE_SSL_ISSUER_ERROR:
-      return fail("Give libcurl the authority that signed the server's certificate: SSL_CERT_FILE "
-                  "names a file of them.");
+      return fail(
+          "If you trust the server, name a file with the authority that signed its certificate "
+          "in SSL_CERT_FILE.");
     case CURLE_OUT_OF_MEMORY:
       throw std::bad_alloc{};
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -146,6 +152,11 @@ class HttpTransfer {
   template <class Value> void set(CURLoption option, Value value) {
     if (::curl_easy_setopt(easy_, option, value) == CURLE_OUT_OF_MEMORY) {
       throw std::bad_alloc{};
+    }
+  }
+  void set_from(const char* variable, CURLoption option) {
+    if (const char* const value = std::getenv(variable); value && *value != '\0') {
+      set(option, value);
     }
   }
   void add_line(const std::string& line) {
