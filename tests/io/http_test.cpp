@@ -446,7 +446,7 @@ TEST_CASE(
   CHECK(has(e, "cannot open " + server.url() + ": "));
   CHECK(has(e, "certificate"));
   CHECK(has(e, "SSL_CERT_FILE"));
-  const tests::Environment told{"SSL_CERT_FILE=" + (folder / "cert")};
+  const tests::Environment told{"CURL_CA_BUNDLE=" + (folder / "cert")};
   CHECK(read(ps::HttpIo{quick()}, server.url()) == "x");
 }
 
