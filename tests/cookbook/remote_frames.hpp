@@ -16,7 +16,7 @@ template <class Use> void use_frames(const std::vector<std::string>& urls, Use u
   // clang-format off
   ps::HttpIo io{{.connections = 16, .deadline = std::chrono::minutes{2}}};
   auto pipeline = ps::Reader{ps::records<char>(urls, {.record_bytes = 512}, io),
-                             ps::to_pinned, {.workers = 16}}
+                             {.workers = 16}}
                   | ps::Consumer{std::move(use)};
   // clang-format on
   pipeline.run();
