@@ -5,14 +5,16 @@
 // columns, and the CRC-32C of each column's bytes as a pipeline delivers them, record after record.
 //
 //   15_inspect [--json] FILE...
+//   15_inspect [--json] https://…
 //
 // It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, packed
 // files of one column, tar (each ending of its members is a column), JPEG, PNG, and lines of text;
-// lines and TFRecords also where gzip, zstd or lz4 compressed them. --json prints an object a line;
-// a number of records that columns differ in is null. It returns 1 if a file is bad or of no known
-// format, 2 if its format needs a library that this program was built without, and then says so in
-// one line for each such file.
+// lines and TFRecords also where gzip, zstd or lz4 compressed them. Built with libcurl it takes
+// URLs too. --json prints an object a line; a number of records that columns differ in is null. It
+// returns 1 if a file is bad or of no known format, 2 if its format needs a library that this
+// program was built without, and then says so in one line for each such file.
 
+#include "support/input_file.hpp"
 #include "support/inspect_compressed.hpp"
 #include "support/inspect_picture.hpp"
 #include "support/inspect_tar.hpp"
@@ -39,7 +41,6 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
 #include <span>
@@ -69,14 +70,14 @@ template <class Source> std::uint64_t read_array(Source source, Inspected& all, 
 }
 
 void read_npz(const std::string& path, Inspected& all) {
-  for (const ps::NpzArray& array : ps::npz_arrays(path)) {
+  for (const ps::NpzArray& array : ps::npz_arrays(path, input_io())) {
     if (array.deflated && !inflates) {
       throw NotBuiltIn{
           path +
           " has deflated arrays, and this program was built without zlib: build it where zlib is, "
           "or save the arrays by np.savez()"};
     }
-    const auto source = ps::npz<std::byte>(path, array.name, npz_options);
+    const auto source = ps::npz<std::byte>(path, array.name, npz_options, input_io());
     const std::uint64_t records = read_array(source, all, array.name);
     const bool same = all.columns.size() == 1 || all.records == records;
     all.records = same ? std::optional{records} : std::nullopt;
@@ -84,14 +85,14 @@ void read_npz(const std::string& path, Inspected& all) {
 }
 
 template <class T> void read_tokens(const std::string& path, Inspected& all, std::string type) {
-  auto source = ps::tokens<T>(path);
+  auto source = ps::tokens<T>(path, {}, input_io());
   source.open();
   all.records = read_column(source, all.columns.emplace_back(Column{"tokens", std::move(type)}));
 }
 
 /// Reads Megatron's tokens of the type that its index has a code for.
 void read_megatron(const std::string& path, const std::string& index, Inspected& all) {
-  std::ifstream in{index, std::ios::binary};
+  InputFile in{index};
   char head[18]{};
   in.read(head, sizeof head);
   all.files = {path, index};
@@ -139,13 +140,13 @@ void read_png(const std::string& path, const std::string& head, Inspected& all) 
 
 /// A file of one column is read as rows of bytes.
 void read_packed(const std::string& path, Inspected& all) {
-  std::vector<ps::PackedColumnInfo> columns = ps::packed_columns_of(path);
+  std::vector<ps::PackedColumnInfo> columns = ps::packed_columns_of(path, input_io());
   if (columns.size() != 1) {
     throw std::runtime_error{path + " has " + std::to_string(columns.size()) +
                              " columns, and this program reads packed files of one: name their "
                              "columns in a schema"};
   }
-  auto source = ps::unpacked<std::byte>(path);
+  auto source = ps::unpacked<std::byte>(path, input_io());
   source.open();
   Column& column = all.columns.emplace_back(
       Column{columns[0].name, std::move(columns[0].type), std::move(columns[0].extents)});
@@ -154,7 +155,7 @@ void read_packed(const std::string& path, Inspected& all) {
 
 /// Each tensor is a column; a record is a byte of any of them.
 void read_safetensors(const std::string& path, Inspected& all) {
-  auto source = ps::safetensors(path);
+  auto source = ps::safetensors(path, {}, input_io());
   source.open();
   const auto tensors = source.tensors();
   for (const ps::TensorInfo& tensor : tensors) {
@@ -208,11 +209,11 @@ bool is_text(const std::string& head) {
 
 /// Says by a file's first bytes and name what it is, and reads it.
 Inspected inspect(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) {
+  if (!is_file(path)) {
     throw std::runtime_error{path + " is no file: name one"};
   }
   std::string head(512, '\0');
-  std::ifstream in{path, std::ios::binary};
+  InputFile in{path};
   in.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<std::size_t>(in.gcount()));
   std::uint32_t magic = 0;
@@ -227,7 +228,7 @@ Inspected inspect(const std::string& path) {
   const auto is = [&](const char* format) { return all.format = format; };
   if (head.starts_with("\x93NUMPY") || ending == ".npy") {
     is("npy");
-    all.records = read_array(ps::npy<std::byte>(path), all, "array");
+    all.records = read_array(ps::npy<std::byte>(path, {}, input_io()), all, "array");
   } else if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06") || ending == ".npz") {
     is("npz");
     read_npz(path, all);
@@ -235,7 +236,7 @@ Inspected inspect(const std::string& path) {
     is("llm.c");
     magic == 20240520 ? read_tokens<std::uint16_t>(path, all, "uint16")
                       : read_tokens<std::uint32_t>(path, all, "uint32");
-  } else if (indexes || (ending == ".bin" && std::filesystem::exists(index))) {
+  } else if (indexes || (ending == ".bin" && is_file(index))) {
     is("megatron");
     read_megatron(indexes ? tokens : path, indexes ? path : index, all);
   } else if (head.starts_with("\x89PSPK\r\n\x1a")) {
@@ -246,10 +247,10 @@ Inspected inspect(const std::string& path) {
     read_safetensors(path, all);
   } else if ((magic & 0xF8FFFF) == 0x080000 && magic >> 24 != 0) {
     is("idx");
-    all.records = read_array(ps::mnist<std::byte>(path), all, "array");
+    all.records = read_array(ps::mnist<std::byte>(path, {}, input_io()), all, "array");
   } else if (is_tfrecord(head) || ending == ".tfrecord") {
     is("tfrecord");
-    read_ragged<"bytes">(ps::tfrecord(path), all, "bytes", "uint8");
+    read_ragged<"bytes">(ps::tfrecord(path, input_io()), all, "bytes", "uint8");
   } else if (head.starts_with("\xff\xd8\xff") || ending == ".jpg" || ending == ".jpeg") {
     is("jpeg");
     read_jpeg(path, all);
@@ -269,7 +270,7 @@ Inspected inspect(const std::string& path) {
     read_compressed(path, by, kind, all);
   } else if (is_text(head)) {
     is("lines");
-    read_ragged<"text">(ps::lines(path), all, "text", "text");
+    read_ragged<"text">(ps::lines(path, {}, input_io()), all, "text", "text");
   } else {
     throw std::runtime_error{
         path +

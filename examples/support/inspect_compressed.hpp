@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "input_file.hpp"
 #include "inspected.hpp"
 
 #include <penstock/formats/interleaved.hpp>
@@ -18,7 +19,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <ios>
 #include <span>
 #include <stdexcept>
@@ -39,7 +39,7 @@ inline std::string compressed_by(const std::string& head) {
 /// Returns the first bytes that come out of a file, at most as many as say what it holds.
 template <class Codec> std::string first_bytes(const std::string& path, Codec codec) {
   std::string in(std::size_t{128} << 10, '\0');
-  std::ifstream file{path, std::ios::binary};
+  InputFile file{path};
   file.read(in.data(), static_cast<std::streamsize>(in.size()));
   std::span left = std::as_bytes(std::span{in}.first(static_cast<std::size_t>(file.gcount())));
   std::string out(512, '\0');
@@ -63,7 +63,7 @@ void read_compressed_records(const std::string& path, Codec codec, const char* t
   Column& column =
       all.columns.emplace_back(Column{std::is_same_v<T, ps::Line> ? "text" : "bytes", type});
   std::uint64_t records = 0;
-  auto pipeline = ps::Reader{ps::interleaved<T>({path}, std::move(codec)),
+  auto pipeline = ps::Reader{ps::interleaved<T>({path}, std::move(codec), {}, input_io()),
                              {.batch = std::is_same_v<T, ps::Line> ? 64 : 1, .value_bytes = room}} |
                   ps::Consumer{[&](ps::Batch<const T, ps::Pageable> batch) {
                     const auto values = ps::get<name>(batch);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "input_file.hpp"
 #include "inspected.hpp"
 #include "whole_text.hpp"
 
@@ -19,7 +20,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <type_traits>
@@ -37,7 +37,7 @@ struct PictureHeader {
 #if defined(EXAMPLES_HAVE_TURBOJPEG)
 /// A file whose header cannot be read gets any size: the decoder says what is wrong with it.
 inline PictureHeader jpeg_header(const std::string& path) {
-  std::ifstream in{path, std::ios::binary};
+  InputFile in{path};
   const std::string file = whole_text(in);
   int width = 0;
   int height = 0;
@@ -79,11 +79,12 @@ void read_picture(const std::string& path, const PictureHeader& header, Inspecte
   const auto read = [&]<std::size_t Channels>(Extent<Channels> channels) {
     Column& column =
         all.columns.emplace_back(Column{"image", "uint8", {Channels, header.height, header.width}});
-    auto pictures = ps::Reader{ps::files(std::vector{path}, {}, {.largest = ~std::uint64_t{0}})} |
-                    decode(channels, {.workers = 1,
-                                      .size = {header.height, header.width},
-                                      .crop = ps::Crop::none,
-                                      .strict = true});
+    auto pictures =
+        ps::Reader{ps::files(std::vector{path}, {}, {.largest = ~std::uint64_t{0}}, input_io())} |
+        decode(channels, {.workers = 1,
+                          .size = {header.height, header.width},
+                          .crop = ps::Crop::none,
+                          .strict = true});
     for (auto batch : pictures.batches()) {
       const auto pixels = ps::get<"image">(batch)[0];
       column.add({reinterpret_cast<const std::byte*>(pixels.data()), pixels.size()});

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "input_file.hpp"
 #include "inspected.hpp"
 
 #include <penstock/formats/tar.hpp>
@@ -10,7 +11,6 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <ios>
 #include <span>
 #include <stdexcept>
@@ -19,12 +19,12 @@
 
 /// Reads a tar archive's samples: each ending that their members have is a column.
 inline void read_tar(const std::string& path, Inspected& all) {
-  std::ifstream in{path, std::ios::binary};
+  InputFile in{path};
   std::vector<char> piece(std::size_t{1} << 20);
   std::uint64_t samples = 0;
   std::string key;
   std::vector<std::string> endings; // of the sample
-  for (const ps::TarMember& member : ps::tar_members(path)) {
+  for (const ps::TarMember& member : ps::tar_members(path, input_io())) {
     if (member.key().empty()) {
       continue;
     }

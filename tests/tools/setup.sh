@@ -44,6 +44,7 @@ have_package() { # PACKAGE: whether the tool that we want from it is there, howe
     libzstd-dev) [ -f /usr/include/zstd.h ] ;;
     liblz4-dev) [ -f /usr/include/lz4frame.h ] ;;
     libdeflate-dev) [ -f /usr/include/libdeflate.h ] ;;
+    libcurl4-openssl-dev) pkg-config --exists libcurl 2>/dev/null ;;
     libturbojpeg0-dev) pkg-config --exists libturbojpeg 2>/dev/null ;;
     libpng-dev) pkg-config --exists libpng 2>/dev/null ;;
     python3-pil) python3 -c "import PIL" 2>/dev/null || /usr/bin/python3 -c "import PIL" 2>/dev/null ;;

@@ -88,7 +88,7 @@ template <class Io = PosixIo> class Descriptors {
       made = new Descriptor{file.opened_again(1)};
     } catch (const SourceError&) {
     }
-    if (!made || !detail::may_stay_open(made->number())) {
+    if (!made || !made->may_stay_open()) {
       delete made;
       given_up_.store(true, StdAtomics::relaxed);
       return nullptr;

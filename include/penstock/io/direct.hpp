@@ -96,8 +96,7 @@ template <class Io = PosixIo> class DirectFile {
   const File<Io>& file() const noexcept { return file_; }
   /// Returns whether its descriptors may stay open, for all that the process has.
   bool may_stay_open() const noexcept {
-    return detail::may_stay_open(file_.descriptor().number()) &&
-           (!direct_ || detail::may_stay_open(direct_->number()));
+    return file_.descriptor().may_stay_open() && (!direct_ || direct_->may_stay_open());
   }
   /// Gives its descriptors back: from now on each read_full() opens the file for itself.
   void close() noexcept {

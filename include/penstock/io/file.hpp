@@ -5,6 +5,7 @@
 #include <penstock/config.hpp>
 #include <penstock/detail/base/fixed_path.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/url.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/posix.hpp>
 
@@ -59,6 +60,15 @@ template <class Io, class Call>
 /// number, so this one says how many of all that the process may have are taken, whoever has them.
 /// The upper half is left to the program, and to files that are open for one read.
 [[gnu::cold]] bool may_stay_open(int fd) noexcept;
+
+/// Asks an Io that has numbers of its own for its files.
+template <class Io> bool may_stay_open(const Io& io, int fd) noexcept {
+  if constexpr (requires { io.may_stay_open(fd); }) {
+    return io.may_stay_open(fd);
+  } else {
+    return may_stay_open(fd);
+  }
+}
 
 #if PENSTOCK_BODIES
 PENSTOCK_INLINE std::size_t descriptors_for_a_read() noexcept {
@@ -134,6 +144,7 @@ template <class Io> class Descriptor {
   const Io& io() const noexcept { return io_; }
   bool is_open() const noexcept { return fd_ >= 0; }
   int number() const noexcept { return fd_; } // negative if it is not open
+  bool may_stay_open() const noexcept { return detail::may_stay_open(io_, fd_); }
   void close() noexcept {
     if (is_open()) {
       io_.close(std::exchange(fd_, -1)); // only read from, so a failure has lost nothing
@@ -167,7 +178,10 @@ PENSTOCK_NOINLINE void throw_io_error(std::string_view doing, const std::string&
   case ENOTDIR:
     cure =
         path.find_first_of("*?[{") == std::string::npos
-            ? "Check the path."
+            ? is_url(path) ? "Check the URL: nothing is there, or this user may not see it. A "
+                             "source reads URLs by an HttpIo, of penstock/io/http.hpp, which it "
+                             "takes behind its options."
+                           : "Check the path."
             : "Check the path: it is taken as it stands, and no pattern is filled in. Give a list "
               "of paths, or a folder.";
     break;

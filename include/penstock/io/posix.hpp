@@ -37,8 +37,8 @@ struct FileStatus {
 
 /// The system calls that files are read and written with. A policy: anything cheap to copy with the
 /// same members may stand in its place, such as a test's that fails on demand; code that only reads
-/// needs none of NewFile's, create() to unlink(). Each returns -1 and sets errno if it fails; any
-/// thread may call.
+/// needs none of NewFile's, create() to unlink(). Each returns -1 and sets errno if it fails, or
+/// throws a SourceError that says more; any thread may call.
 class PosixIo {
  public:
   using Folder = DIR*; ///< An open directory.

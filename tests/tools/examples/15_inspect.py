@@ -1,17 +1,53 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
 """Whether 15_inspect tells what is in files of each format, and what is wrong with damaged ones."""
+import contextlib
+import http.server
 import json
 import math
 import os
 import random
+import re
 import struct
 import subprocess
+import threading
 import zipfile
 from pathlib import Path
 
 from made_files import GREY_PIXELS, GREY_PNG, RED_AND_BLUE, crc32c, npy_file, safetensors_file, tar_file, tfrecord
 from running import LIMIT, run
+
+
+class Ranges(http.server.BaseHTTPRequestHandler):
+    """Answers ranges of the files of a folder."""
+    protocol_version = "HTTP/1.1"
+    folder: Path
+
+    def do_GET(self):
+        file = self.folder / self.path.lstrip("/")
+        data = file.read_bytes() if file.is_file() else b""
+        first, last = map(int, re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups())
+        part = data[first:last + 1]
+        self.send_response(404 if not file.is_file() else 206 if part else 416)
+        span = f"{first}-{first + len(part) - 1}" if part else "*"
+        self.send_header("Content-Range", f"bytes {span}/{len(data)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def served(folder: Path):
+    """A server of a folder's files, while it is open: gives its URL."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Ranges,), {"folder": folder})) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
 
 
 def check(program: str, folder: Path):
@@ -70,6 +106,13 @@ def check(program: str, folder: Path):
         count = "different numbers of" if records is None else records
         assert first.endswith(f": {of_format}, {count} records") and len(rest) == len(found), first
         assert all(line.endswith(f"{it['bytes']} bytes  crc32c {it['crc32c']}") for line, it in zip(rest, found)), rest
+
+    if "is no file" not in inspected("ftp://none/x").stderr:  # built with libcurl
+        with served(folder) as url:
+            names = [file.name for file, of_format, *_ in known]
+            by_url = [json.loads(line) for line in run(program, "--json", *[url + name for name in names]).splitlines()]
+            assert [it | {"files": []} for it in by_url] == [it | {"files": []} for it in said], by_url
+            assert inspected(url + "missing").stderr.count("is no file") == 1
 
     for name, data, size in ("picture.jpg", RED_AND_BLUE, [3, 12, 16]), ("picture", RED_AND_BLUE, [3, 12, 16]), ("png", GREY_PNG, [1, 2, 3]):
         picture = write(name, data)

@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/url.hpp>
 
 #include <string>
 #include <utility>
@@ -14,7 +15,8 @@
 
 namespace penstock::detail {
 
-/// A path as it was given, and the file that it meant then, whatever the current folder is later.
+/// A path as it was given, and the file that it meant then, whatever the current folder is later. A
+/// URL means the same everywhere.
 class FixedPath {
  public:
   [[gnu::cold]] explicit FixedPath(std::string given);
@@ -34,8 +36,8 @@ class FixedPath {
 #if PENSTOCK_BODIES
 PENSTOCK_INLINE FixedPath::FixedPath(std::string given) : given_{std::move(given)} {
   char folder[PATH_MAX];
-  if (!given_.empty() && given_.front() != '/' && ::getcwd(folder, sizeof folder) &&
-      leads_here(folder)) {
+  if (!given_.empty() && given_.front() != '/' && !is_url(given_) &&
+      ::getcwd(folder, sizeof folder) && leads_here(folder)) {
     absolute_ = joined({folder, "/", given_});
   }
 }

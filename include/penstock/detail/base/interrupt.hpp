@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <stop_token>
 #include <system_error>
+#include <utility>
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -75,6 +76,32 @@ class Interrupt {
   mutable SpinThenFutex::Word word_{0};
   int raised_fd_{-1};
   Owned<Listeners> tokens_; // null unless connected
+};
+
+/// The run for which this thread works: null outside of one.
+inline constinit thread_local const Interrupt* interrupt_here = nullptr;
+
+/// While it lives, what waits deep inside a source on this thread, without a Patience, hears of the
+/// end of this run.
+class [[nodiscard]] InterruptHere {
+ public:
+  explicit InterruptHere(const Interrupt& run) noexcept
+      : before_{std::exchange(interrupt_here, &run)} {}
+  InterruptHere(const InterruptHere&) = delete;
+  InterruptHere& operator=(const InterruptHere&) = delete;
+  ~InterruptHere() { interrupt_here = before_; }
+
+  /// Returns whether this thread's run ends; false outside of one.
+  static bool raised() noexcept { return interrupt_here && interrupt_here->raised(); }
+
+ private:
+  const Interrupt* const before_;
+};
+
+/// Ends a read that was given up since its run ends, which is no error.
+class [[gnu::visibility("default")]] ReadEnded : public Error {
+ public:
+  ReadEnded() : Error{"penstock: a read was given up, since the run ends."} {}
 };
 
 #if PENSTOCK_BODIES

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/url.hpp>
 #include <penstock/error.hpp>
 
 #include <algorithm>
@@ -57,7 +58,8 @@ template <class E>
 }
 
 /// Throws a SourceError with the text of all the pieces, on one line: names of files may have any
-/// characters, also such as steer a terminal. A '?' stands for each of those.
+/// characters, also such as steer a terminal. A '?' stands for each of those. URLs are shown
+/// without what may be secret in them.
 template <class E = SourceError>
 [[noreturn, gnu::cold, gnu::noinline]] void
 throw_source_error(std::initializer_list<TextPart> what, std::string_view file,
@@ -65,7 +67,10 @@ throw_source_error(std::initializer_list<TextPart> what, std::string_view file,
   std::string text = joined(what);
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == '\x7f'; }, '?');
-  throw E{text, std::string{file}, offset, record};
+  hide_credentials(text);
+  std::string shown_file{file};
+  hide_credentials(shown_file);
+  throw E{text, shown_file, offset, record};
 }
 
 /// Throws `e`, which has no record or another one, as an error about a record, at `offset` of its

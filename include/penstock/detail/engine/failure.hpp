@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/url.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
 
@@ -42,7 +43,9 @@ struct RecordNames {
   /// Returns a record's name; an empty one if it has none, or cannot be asked for.
   std::string operator()(std::uint64_t record) const noexcept {
     try {
-      return name ? name(source, record) : std::string{};
+      std::string its = name ? name(source, record) : std::string{};
+      hide_credentials(its);
+      return its;
     } catch (...) {
       return {};
     }

@@ -4,6 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
+#include <penstock/detail/base/interrupt.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/run_control.hpp>
@@ -227,6 +228,7 @@ PENSTOCK_INLINE bool Node::make_ready() noexcept {
 PENSTOCK_INLINE void Node::run(unsigned worker) {
   Meter& meter = meters_[worker];
   const CallsCountIn here{&meter.calls()};
+  const InterruptHere hears{control_.interrupt()};
   const CallsBeforeSleep tells{meter.before_waits()};
   meter.start();
   const struct Stops {
@@ -291,7 +293,7 @@ PENSTOCK_INLINE void Node::fills(const RingMemory& memory, std::size_t slots) no
 
 PENSTOCK_INLINE Node::Item Node::thrown(const OnError& on_error, Meter& meter, unsigned tries,
                                         std::uint64_t record, std::uint64_t records) noexcept {
-  if (is<SlotFull>() || is<ThreadEnded>()) {
+  if (is<SlotFull>() || is<ThreadEnded>() || is<ReadEnded>()) {
     failed(record);
     return Item::failed;
   }

@@ -124,7 +124,7 @@ class RunControl {
 
   /// Ends the run by the exception in flight, inside a catch block. Later ones are dropped, but the
   /// first that lost the device is kept. When it returns, every ring is closed, whichever thread
-  /// began to close them.
+  /// began to close them. A read that was given up at the run's end is no error.
   [[gnu::cold]] void fail(const Failure& failure) noexcept;
 
   /// Returns whether an error has ended the run.
@@ -166,6 +166,7 @@ class RunControl {
   // Asked before an error is described, which takes time.
   bool is_first() noexcept;
   static bool is_sticky() noexcept;
+  static bool is_given_up() noexcept;
   void close(Flow flow) noexcept;
 
   Vector<Watched> rings_;
@@ -205,6 +206,9 @@ PENSTOCK_INLINE void RunControl::tell_tokens() noexcept {
 }
 
 PENSTOCK_INLINE void RunControl::fail(const Failure& failure) noexcept {
+  if (interrupt_.raised() && is_given_up()) {
+    return;
+  }
   const bool lost = is_sticky();
   const bool first = is_first();
   std::exception_ptr error;
@@ -289,6 +293,16 @@ PENSTOCK_INLINE bool RunControl::is_sticky() noexcept {
     throw;
   } catch (const DeviceError& e) {
     return e.sticky();
+  } catch (...) {
+    return false;
+  }
+}
+
+PENSTOCK_INLINE bool RunControl::is_given_up() noexcept {
+  try {
+    throw;
+  } catch (const ReadEnded&) {
+    return true;
   } catch (...) {
     return false;
   }

@@ -5,6 +5,7 @@
 #include <penstock/config.hpp>
 #include <penstock/detail/base/splitmix.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/url.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <cstdint>
@@ -70,6 +71,7 @@ template <class S> void note_of(const S& source, std::string& to) {
 template <class S> [[gnu::cold]] void add_note_of(const S& source, std::string& to) noexcept {
   try {
     note_of(source, to);
+    hide_credentials(to);
   } catch (const std::exception& e) {
     try {
       add_note(to, joined({"its note() threw: ", text_of(e)}));

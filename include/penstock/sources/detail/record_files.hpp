@@ -32,6 +32,10 @@
 
 namespace penstock::detail {
 
+/// Whether an Io's files take nothing of the system's, so that all may stay open.
+template <class Io>
+concept CountsNoFiles = requires { Io::most_open; };
+
 /// Where a file's records lie: so many from byte `offset` on, of the file or of bytes in memory
 /// that were made of it.
 struct RecordsAt {
@@ -64,7 +68,8 @@ template <class Io> struct FileParts : Vector<FilePart<Io>>, ManyReadsOf<Io> {
   /// Lets each file have more descriptors. Where there are few files, threads that read small
   /// records would meet at each of them.
   [[gnu::cold]] void add_descriptors() {
-    const std::size_t each = this->empty() ? 0 : Descriptors<Io>::most / this->size();
+    const bool none = this->empty() || CountsNoFiles<Io>;
+    const std::size_t each = none ? 0 : Descriptors<Io>::most / this->size();
     for (std::size_t i = 0; each > 1 && i != this->size(); ++i) {
       (*this)[i].more = Owned<Descriptors<Io>>{new Descriptors<Io>{each}};
     }
@@ -274,14 +279,21 @@ template <class Io> class RecordFiles {
     }
   }
   /// Appends how the files are read, where it is not through the page cache by a descriptor each.
-  [[gnu::cold]] void note(std::string& to) const { parts().note(call_, to); }
+  [[gnu::cold]] void note(std::string& to) const {
+    parts().note(call_, to);
+    if constexpr (requires { io_.note(); }) {
+      if (const std::string words = io_.note(); !words.empty()) {
+        add_note(to, words);
+      }
+    }
+  }
 
  private:
   using Part = FilePart<Io>;
   using Parts = FileParts<Io>;
   // A file that is read directly takes two. The files beyond this many, or beyond what the process
   // may have, are opened by each read for itself, which needs no lock.
-  static constexpr std::size_t most_open = 256;
+  static constexpr std::size_t most_open = CountsNoFiles<Io> ? ~std::size_t{0} : 256;
 
   const Parts& parts() const {
     if (!parts_) {
