@@ -62,7 +62,7 @@ class HttpState {
     found->status = {.kind = FileKind::regular,
                      .size = fetch.answer.range ? fetch.answer.range->size : 0,
                      .device = std::hash<std::string_view>{}(origin_of(name)),
-                     .inode = std::hash<std::string>{}(found->etag),
+                     .inode = found->etag.empty() ? 0 : std::hash<std::string>{}(found->etag),
                      .modified = static_cast<std::uint64_t>(std::max<std::time_t>(time, 0)) *
                                  1'000'000'000};
     return keep(std::move(found));
