@@ -59,6 +59,18 @@ struct HttpObject {
   std::string modified;
   mutable HttpDetour detour{};
 
+  /// Returns what files have, for an object that was modified so many seconds after 1970. The inode
+  /// is 0 if it has no ETag.
+  static FileStatus status_of(std::string_view name, std::uint64_t size, std::string_view etag,
+                              std::uint64_t modified) {
+    const std::hash<std::string_view> hash;
+    return {.kind = FileKind::regular,
+            .size = size,
+            .device = hash(origin_of(name)),
+            .inode = etag.empty() ? 0 : hash(etag),
+            .modified = modified * 1'000'000'000};
+  }
+
   /// Returns the line of a request that is refused if the object has changed; empty if there is
   /// nothing to know it by. A weak ETag never matches.
   std::string if_same() const {

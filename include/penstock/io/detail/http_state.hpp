@@ -59,12 +59,9 @@ class HttpState {
     found->modified = fetch.answer.modified;
     found->detour.set(std::move(fetch.effective));
     const std::time_t time = ::curl_getdate(found->modified.c_str(), nullptr);
-    found->status = {.kind = FileKind::regular,
-                     .size = fetch.answer.range ? fetch.answer.range->size : 0,
-                     .device = std::hash<std::string_view>{}(origin_of(name)),
-                     .inode = std::hash<std::string>{}(found->etag),
-                     .modified = static_cast<std::uint64_t>(std::max<std::time_t>(time, 0)) *
-                                 1'000'000'000};
+    found->status =
+        HttpObject::status_of(name, fetch.answer.range ? fetch.answer.range->size : 0, found->etag,
+                              static_cast<std::uint64_t>(std::max<std::time_t>(time, 0)));
     return keep(std::move(found));
   }
   /// Returns an object as it was when it was looked at last; looks at it if it never was. Null if
