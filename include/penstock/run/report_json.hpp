@@ -25,7 +25,7 @@ namespace detail {
 PENSTOCK_INLINE const char* words(StageKind kind) noexcept {
   static constexpr const char* names[]{"reader", "decoder",      "stager",   "copy_to_device",
                                        "kernel", "copy_to_host", "consumer", "writer",
-                                       "loop",   "fan_out",      "other"};
+                                       "loop",   "fan_out",      "tee",      "other"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -82,6 +82,7 @@ PENSTOCK_INLINE Json to_json(const Report& report) {
   for (const StageReport& stage : report.stages) {
     stages.push_back(Json::object({{"name", stage.name},
                                    {"kind", detail::words(stage.kind)},
+                                   {"branch", stage.branch},
                                    {"workers", stage.workers},
                                    {"records", stage.records},
                                    {"bytes", stage.bytes},

@@ -28,7 +28,7 @@ struct DeviceCalls {
 };
 
 /// What a stage is for. A `loop` is yours, in place of a last stage; `fan_out` hands a FanOut's
-/// slots on to its devices; `other` is a stage of yours.
+/// slots on to its devices, `tee` those of a tee() on to its branches; `other` is a stage of yours.
 enum class StageKind : std::uint8_t {
   reader,
   decoder,
@@ -40,6 +40,7 @@ enum class StageKind : std::uint8_t {
   writer,
   loop,
   fan_out,
+  tee,
   other
 };
 
@@ -47,9 +48,10 @@ enum class StageKind : std::uint8_t {
 /// starved (waiting for input) and blocked (waiting for room) make up the run. The thread that
 /// polls the fences of a stage on the GPU measures it, to within some microseconds.
 struct StageReport {
-  std::string name;        ///< Such as "Reader" or "Decoder 2".
-  StageKind kind{};        ///< What it is for.
-  unsigned workers{};      ///< How many threads.
+  std::string name;   ///< Such as "Reader" or "Decoder 2".
+  StageKind kind{};   ///< What it is for.
+  std::string branch; ///< Behind a tee(): "2" in its second branch, "2.1" in the first of that.
+  unsigned workers{}; ///< How many threads.
   std::uint64_t records{}; ///< Records that it has passed on.
   std::uint64_t bytes{};   ///< Bytes of those records.
   double busy_s{};         ///< Seconds at work.

@@ -8,7 +8,7 @@
 #include "support/watchdog.hpp"
 
 #include <penstock/penstock.hpp>
-#include <penstock/pipeline/fan_out.hpp>
+#include <penstock/detail/branches/fork_node.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -43,7 +43,7 @@ TEST_CASE("a slot that some rings have not got when a run ends is nobody's until
   ps::HostDevice device;
   ps::detail::RunControl control;
   const auto in = make_ring(device);
-  ps::detail::FanOutNode<ps::HostDevice> node{{"FanOut", 1, control}, device, in, 2};
+  ps::detail::ForkNode<ps::HostDevice> node{{"tee", 1, control}, &device, in, 2};
   REQUIRE(node.make_ready());
 
   publish_one(*in);
@@ -78,7 +78,7 @@ TEST_CASE("what hands slots on is not at work while it looks for more") {
   ps::HostDevice device;
   ps::detail::RunControl control;
   const auto in = make_ring(device);
-  ps::detail::FanOutNode<ps::HostDevice> node{{"FanOut", 1, control}, device, in, 2};
+  ps::detail::ForkNode<ps::HostDevice> node{{"tee", 1, control}, &device, in, 2};
   REQUIRE(node.make_ready());
   std::thread works{[&] { node.run(0); }};
   for (int i = 0; i != 2000; ++i) {
