@@ -120,7 +120,8 @@ template <class... Branches> class Tee : public StageBase {
   /// The device that its branches name.
   using device_type = typename detail::first_device<typename Traits<Branches>::device...>::type;
   /// Any batch.
-  template <class Given> using takes = Given;
+  template <class Given>
+  using takes = std::conditional_t<std::is_void_v<Given>, detail::Anything, Given>;
   /// What the branch of your loop gives; void if all branches end by themselves.
   template <class Given> using gives = typename Last::template gives<Given>;
   /// Returns whether a branch has stages that give pinned memory.

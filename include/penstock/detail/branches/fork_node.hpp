@@ -65,6 +65,7 @@ template <AnyDevice D> class ForkNode final : public Node {
       out->reset();
     }
     taken_ = back_ = 0;
+    halted_ = false;
   }
   void work(unsigned /*worker*/, Meter& meter) override {
     Clock::time_point moved = Clock::now();
@@ -74,7 +75,7 @@ template <AnyDevice D> class ForkNode final : public Node {
       const std::uint32_t count = bell_->count();
       bool any = give_back();
       any = hand_on(meter) || any;
-      if (in_->ring.state() > Flow::ended) {
+      if (halted_ || in_->ring.state() > Flow::ended) {
         return;
       }
       if (in_->ring.exhausted()) {
@@ -134,7 +135,7 @@ template <AnyDevice D> class ForkNode final : public Node {
         // It is free: the ring has as many slots as this one, and had this one before.
         HostRing::Claim claim = out->ring.try_claim();
         if (!claim) {
-          return true; // the run ends
+          return halted_ = true; // what is kept for it must not make room for another
         }
         HostSlot& slot = claim.slot();
         slot.begin(given);
@@ -142,7 +143,7 @@ template <AnyDevice D> class ForkNode final : public Node {
               slot.source.go_on(0, given.source, 0, given.units + 1);
             })) {
           slot.units = 0; // it goes on, empty, to a thread that did not see the ring fail
-          return true;
+          return halted_ = true;
         }
         out->publish(std::move(claim));
       }
@@ -165,6 +166,7 @@ template <AnyDevice D> class ForkNode final : public Node {
   Vector<HostRing::Take> held_; // by place: what some ring may not be done with
   std::uint64_t taken_{};       // slots
   std::uint64_t back_{};        // of them
+  bool halted_{};               // a ring is closed: the run ends
 };
 
 } // namespace penstock::detail
