@@ -26,6 +26,10 @@ template <class... Stages> class Branch {
   const std::tuple<Stages...>& stages() const& noexcept { return stages_; }
   /// For `|`.
   std::tuple<Stages...>&& stages() && noexcept { return std::move(stages_); }
+  /// For `|` and tee(): joins `left` with stages.
+  template <class Left> static auto follow(Left left, Stages... stages) {
+    return (std::move(left) | ... | std::move(stages));
+  }
 
   /// Refused: only a pipeline runs.
   /// @{

@@ -105,10 +105,8 @@ template <class Left, class Next, class Last = typename detail::chain<Left>::las
 template <class Left, class First, class... Others>
   requires(detail::Part<Left>)
 [[nodiscard]] auto operator|(Left left, Branch<First, Others...> next) {
-  std::tuple<First, Others...> stages = std::move(next).stages();
-  return [&]<std::size_t... At>(std::index_sequence<At...>) {
-    return (std::move(left) | ... | std::move(std::get<At>(stages)));
-  }(std::index_sequence_for<First, Others...>{});
+  return std::apply(Branch<First, Others...>::template follow<Left>,
+                    std::tuple_cat(std::tuple<Left>{std::move(left)}, std::move(next).stages()));
 }
 
 } // namespace penstock

@@ -133,7 +133,15 @@ template <class... Branches> class Tee : public StageBase {
   explicit Tee(std::tuple<Branches...> branches) : branches_{std::move(branches)} {}
 
   /// For `|`: refuses branches whose stages do not fit behind Left.
-  template <class Left> static constexpr void check() { (check_branch<Left, Branches>(), ...); }
+  template <class Left> static constexpr void check() {
+    constexpr bool keeps_batches = !detail::batch_of<typename detail::chain<Left>::gives>::device ||
+                                   !(detail::changes_batches<Branches> || ...);
+    static_assert(keeps_batches,
+                  "penstock: this Kernel changes batches in place, and other branches of the tee "
+                  "see them too: let it fill a batch of its own, or put it before the tee.");
+    // Not called: where one does not compile, | says why.
+    (static_cast<void>(&Branches::template follow<Left>), ...);
+  }
   /// For prepare(). Throws OptionError if its branches name two.
   device_type* device() const {
     device_type* found = nullptr;
@@ -197,18 +205,6 @@ template <class... Branches> class Tee : public StageBase {
   }
 
  private:
-  template <class Left, class B> static constexpr void check_branch() {
-    constexpr bool keeps_batches = !detail::batch_of<typename detail::chain<Left>::gives>::device ||
-                                   !detail::changes_batches<B>;
-    static_assert(keeps_batches,
-                  "penstock: this Kernel changes batches in place, and other branches of the tee "
-                  "see them too: let it fill a batch of its own, or put it before the tee.");
-    if constexpr (Traits<B>::size != 0 && keeps_batches) {
-      // Never called: where it does not compile, | says why.
-      [](Left left, B branch) { return std::move(left) | std::move(branch); };
-    }
-  }
-
   template <class F> void each_branch(F f) const {
     [&]<std::size_t... At>(std::index_sequence<At...>) {
       (f(std::get<At>(branches_), std::integral_constant<std::size_t, At>{}), ...);
