@@ -28,7 +28,11 @@ template <class... Stages> class Branch {
   std::tuple<Stages...>&& stages() && noexcept { return std::move(stages_); }
   /// For `|` and tee(): joins `left` with stages.
   template <class Left> static auto follow(Left left, Stages... stages) {
-    return (std::move(left) | ... | std::move(stages));
+    if constexpr (sizeof...(Stages) == 0) {
+      return left;
+    } else {
+      return (std::move(left) | ... | std::move(stages));
+    }
   }
 
   /// Refused: only a pipeline runs.

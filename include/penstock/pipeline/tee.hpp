@@ -57,6 +57,18 @@ template <class... S> struct branch_of_tee<Branch<S...>> {
   static type from(type branch) { return branch; }
 };
 
+/// Returns whether stages give pinned memory, of which the first is given Given.
+/// @{
+template <class Given> consteval bool stages_pin() {
+  return false;
+}
+template <class Given, class S, class... Others> consteval bool stages_pin() {
+  using Gives = typename S::template gives<Given>;
+  return std::is_same_v<typename batch_of<Gives>::space, Pinned> || S::template pins<Given>() ||
+         stages_pin<Gives, Others...>();
+}
+/// @}
+
 /// What is known of a branch from its stages' types.
 template <class B> struct branch_traits;
 template <class... S> struct branch_traits<Branch<S...>> {
@@ -68,13 +80,7 @@ template <class... S> struct branch_traits<Branch<S...>> {
   static constexpr bool open = !std::is_void_v<gives<Anything>>;
   static constexpr bool refused = (S::refused || ...);
 
-  template <class Given> static consteval bool pins() {
-    return []<std::size_t... At>(std::index_sequence<At...>) {
-      return ((std::is_same_v<typename batch_of<given_to<Given, At + 1>>::space, Pinned> ||
-               S::template pins<given_to<Given, At>>()) ||
-              ...);
-    }(std::index_sequence_for<S...>{});
-  }
+  template <class Given> static consteval bool pins() { return stages_pin<Given, S...>(); }
 };
 /// Whether a branch's first stage changes the batches that it is given.
 template <class B> inline constexpr bool changes_batches = false;

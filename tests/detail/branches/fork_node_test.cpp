@@ -7,8 +7,8 @@
 #include "support/catch.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/penstock.hpp>
 #include <penstock/detail/branches/fork_node.hpp>
+#include <penstock/penstock.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -12,6 +12,7 @@
 #include <penstock/order/detail/origins.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -117,9 +118,9 @@ template <AnyDevice D> class ForkStep final : public DeviceStep {
   template <class F> void each_use(std::size_t place, F f) {
     for (Branch& branch : branches_) {
       const DeviceSlot<D>& slot = branch.claims[place].slot();
-      for (const Fence<D>& use : {slot.free, slot.also_free}) {
-        if (use.line) {
-          f(use);
+      for (const Fence<D>* use : std::array{&slot.free, &slot.also_free}) {
+        if (use->line) {
+          f(*use);
         }
       }
     }
