@@ -82,7 +82,6 @@ PENSTOCK_INLINE Json to_json(const Report& report) {
   for (const StageReport& stage : report.stages) {
     stages.push_back(Json::object({{"name", stage.name},
                                    {"kind", detail::words(stage.kind)},
-                                   {"branch", stage.branch},
                                    {"workers", stage.workers},
                                    {"records", stage.records},
                                    {"bytes", stage.bytes},
@@ -112,7 +111,8 @@ PENSTOCK_INLINE Json to_json(const Report& report) {
                                    {"ring_memory", detail::words(stage.ring_memory)},
                                    {"skipped", stage.skipped},
                                    {"retries", stage.retries},
-                                   {"note", stage.note}}));
+                                   {"note", stage.note},
+                                   {"branch", stage.branch}}));
   }
   std::vector<Json> skips;
   for (const SkippedItem& item : report.skips) {

@@ -48,10 +48,9 @@ enum class StageKind : std::uint8_t {
 /// starved (waiting for input) and blocked (waiting for room) make up the run. The thread that
 /// polls the fences of a stage on the GPU measures it, to within some microseconds.
 struct StageReport {
-  std::string name;   ///< Such as "Reader" or "Decoder 2".
-  StageKind kind{};   ///< What it is for.
-  std::string branch; ///< Behind a tee(): "2" in its second branch, "2.1" in the first of that.
-  unsigned workers{}; ///< How many threads.
+  std::string name;        ///< Such as "Reader" or "Decoder 2".
+  StageKind kind{};        ///< What it is for.
+  unsigned workers{};      ///< How many threads.
   std::uint64_t records{}; ///< Records that it has passed on.
   std::uint64_t bytes{};   ///< Bytes of those records.
   double busy_s{};         ///< Seconds at work.
@@ -104,6 +103,8 @@ struct StageReport {
   /// What the stage decided differently from what you asked or from the usual, and what else is to
   /// be known of its run, such as damaged pictures that it kept; else empty.
   std::string note;
+  /// Its branch behind a tee(): "2" in the second, "2.1" in the first of that; else empty.
+  std::string branch{};
 };
 
 } // namespace penstock
