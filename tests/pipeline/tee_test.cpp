@@ -5,6 +5,7 @@
 // device; how errors, stops, positions, files and the Report know branches.
 
 #include "support/catch.hpp"
+#include "support/counted_new.hpp"
 #include "support/file_records.hpp"
 #include "support/outcome.hpp"
 #include "support/temp_dir.hpp"
@@ -459,6 +460,42 @@ TEST_CASE("leases of a branch may outlive the pipeline") {
     on_device = run.next();
   }
   CHECK(on_device.data()[5] == 5);
+}
+
+TEST_CASE("a batch through a tee allocates nothing") {
+  const tests::Watchdog watchdog{"allocations of a tee"};
+  const std::vector<Number> all = numbers();
+  ps::HostDevice device;
+  std::array<Number, 4> sums{};
+  const auto add_on_device = [](Number& sum) {
+    return ps::Consumer{[&sum](ps::Batch<const Number, ps::Device> batch, ps::HostStream& stream) {
+      stream.enqueue(
+          [&sum, batch] { sum = std::accumulate(batch.data(), batch.data() + batch.size(), sum); });
+    }};
+  };
+  const auto add = [](Number& sum) {
+    return ps::Consumer{[&sum](ps::Batch<const Number, ps::Pinned> batch) {
+      sum = std::accumulate(batch.data(), batch.data() + batch.size(), sum);
+    }};
+  };
+  // How many allocations a later run makes, which reads the numbers so many times.
+  const auto allocations = [&](Number epochs) {
+    auto pipeline =
+        read<ps::Pinned>(all, epochs) |
+        ps::tee(add(sums[0]), ps::AsyncCopier{device, {.batch = 100}} |
+                                  ps::tee(add_on_device(sums[1]), add_on_device(sums[2]),
+                                          ps::AsyncCopier{ps::to_host} | add(sums[3])));
+    pipeline.run();
+    const std::uint64_t before = tests::memory::allocations;
+    pipeline.run();
+    return tests::memory::allocations - before;
+  };
+  // The Report's texts and chains, whatever the number of batches.
+  CHECK(allocations(20) <= allocations(1) + 4);
+  const Number once = std::accumulate(all.begin(), all.end(), Number{0});
+  for (const Number sum : sums) {
+    CHECK(sum == 42 * once);
+  }
 }
 
 TEST_CASE("the verdict is about the slowest branch") {
