@@ -16,6 +16,7 @@
 #include <penstock/data/batch.hpp>
 #include <penstock/data/column.hpp>
 #include <penstock/data/counted.hpp>
+#include <penstock/pipeline/pipe_operator.hpp>
 
 #include <penstock/callables/each_worker.hpp>
 #include <penstock/callables/replayed.hpp>

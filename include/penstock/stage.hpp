@@ -19,6 +19,10 @@ struct NoDevice {};
 struct StageBase {
   /// Whether the stage was refused already, so that `|` says no more about it.
   static constexpr bool refused = false;
+  /// Whether nothing follows it although it gives batches: its branches go on with them.
+  static constexpr bool forks = false;
+  /// Returns whether it has stages of its own that give pinned memory.
+  template <class Given> static consteval bool pins() { return false; }
   /// Whether it takes whole records only, no columns.
   static constexpr bool one_array_alone = false;
   /// Whether it takes no columns of variable length.

@@ -7,6 +7,7 @@
 #include "support/catch.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/tee.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -104,14 +105,18 @@ static_assert(verdict<Made, InPlace> == Fit::other_records);
 static_assert(verdict<Copied, ps::Kernel<Turn<std::byte, OtherStream>>> == Fit::other_stream);
 static_assert(verdict<Closed, InPlace> == Fit::after_the_last);
 static_assert(verdict<Closed, Home> == Fit::after_the_last);
-static_assert(verdict<Make, Home> == Fit::no_reader_first);
+static_assert(verdict<Make, Home> == Fit::no_reader_yet);
+static_assert(verdict<ps::Branch<Make, Home>, Copier> == Fit::no_reader_yet);
+static_assert(verdict<Bytes, Copier> == Fit::no_reader_first);
 static_assert(verdict<Copied, Change> == Fit::not_a_stage);
 static_assert(verdict<Copied, ps::Consumer<OnDevice<float>>> == Fit::other_records);
 static_assert(verdict<Copied, ps::Consumer<OnOther>> == Fit::other_stream);
 static_assert(verdict<ps::Pipeline<Pageable, ps::PinnedStager<OtherDevice>>, Copier> ==
               Fit::two_devices);
 static_assert(verdict<Closed, Stager> == Fit::after_the_last);
-static_assert(verdict<Stager, Copier> == Fit::no_reader_first);
+static_assert(verdict<Stager, Copier> == Fit::no_reader_yet);
+static_assert(verdict<ps::Pipeline<Pinned, ps::Tee<ps::Branch<Copier>, ps::Branch<Use>>>, Use> ==
+              Fit::after_a_tee);
 static_assert(verdict<Pageable, Pinned> == Fit::reader_inside);
 static_assert(verdict<Copied, OnDevice<std::byte>> == Fit::not_a_stage);
 static_assert(verdict<ps::Refused, Use> == Fit::silent);

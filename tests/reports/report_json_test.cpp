@@ -114,7 +114,8 @@ TEST_CASE("a Report as JSON has each member by its name, and rates") {
       R"("wait_s": 0.25, "allocation_s": 0.375, "copy_s": 0.5}, "busy_now": 1, )"
       R"("starved_now": 2, "blocked_now": 3, "cpu_share": 0.75, "depth": 8, )"
       R"("depth_in_use": 1.5, "slot_bytes": 128, "ring_bytes": 1024, )"
-      R"("ring_memory": "pinned", "skipped": 4, "retries": 5, "note": "a \"note\""}, )"
+      R"("ring_memory": "pinned", "skipped": 4, "retries": 5, "note": "a \"note\"", )"
+      R"("branch": ""}, )"
       R"({"name": "loop", "kind": "loop", "workers": 1, "records": 90, "bytes": 720, )"
       R"("records_per_s": 45, "bytes_per_s": 360, "busy_s": 0, "starved_s": 0, )"
       R"("blocked_s": 0, "busy_in_waits_s": 0, "starved_in_waits_s": 0, )"
@@ -123,7 +124,7 @@ TEST_CASE("a Report as JSON has each member by its name, and rates") {
           no_calls +
           R"(, "busy_now": 0, "starved_now": 0, "blocked_now": 0, "cpu_share": 0, "depth": 0, )"
           R"("depth_in_use": 0, "slot_bytes": 0, "ring_bytes": 0, "ring_memory": "pageable", )"
-          R"("skipped": 0, "retries": 0, "note": ""}]})");
+          R"("skipped": 0, "retries": 0, "note": "", "branch": ""}]})");
   const std::string none = ps::to_json(ps::Report{}).text();
   CHECK(none.find(R"("records_per_s": 0, )") != std::string::npos);
   CHECK(none.find(R"("records_in_all": 0, )") != std::string::npos);

@@ -19,7 +19,7 @@ FLOORS = {  # top first
     "what users write": ["pipeline/", "with_device.hpp"],
     "stages": ["stages/"],
     "what | knows": ["detail/chain/"],
-    "what threads do": ["detail/reading/", "detail/decoding/", "detail/outputs/", "detail/ends/", "detail/device_side/", "detail/workers/"],
+    "what threads do": ["detail/reading/", "detail/decoding/", "detail/outputs/", "detail/ends/", "detail/branches/", "detail/device_side/", "detail/workers/"],
     "a run": ["detail/engine/"],
     "between stages": ["detail/links/"],
     "devices": ["host/", "cuda/"],

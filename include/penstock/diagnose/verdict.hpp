@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/measure/branches.hpp>
 #include <penstock/detail/measure/limiting_stage.hpp>
 #include <penstock/diagnose/cause.hpp>
 #include <penstock/diagnose/detail/bounds.hpp>
@@ -135,6 +136,15 @@ namespace detail {
     verdict.cause = Cause::too_short;
     verdict.evidence = "nothing has run yet";
     return verdict;
+  }
+  if (detail::has_branches(report.stages)) {
+    Report chain = report;
+    chain.stages = detail::slowest_chain(report.stages);
+    chain.waited_s = chain.stages.back().starved_s;
+    for (StageReport& stage : chain.stages) {
+      stage.branch.clear();
+    }
+    return judge(chain);
   }
   const detail::Finding finding{report};
   verdict.stage = finding.stage.name;

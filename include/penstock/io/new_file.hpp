@@ -159,9 +159,18 @@ template <class Io = PosixIo> class NewFile {
   /// file system that has hard links.
   template <class StillWanted>
   static void commit_all(std::span<NewFile> files, bool durable, StillWanted still_wanted) {
+    finish_all(files, durable);
+    name_all(files, durable, still_wanted);
+  }
+  /// Do the same in two steps: the first does all but the names. Call each once.
+  /// @{
+  static void finish_all(std::span<NewFile> files, bool durable) {
     for (NewFile& file : files) {
       file.finish(durable);
     }
+  }
+  template <class StillWanted>
+  static void name_all(std::span<NewFile> files, bool durable, StillWanted still_wanted) {
     const bool wanted = still_wanted();
     std::size_t named = 0;
     try {
@@ -178,6 +187,7 @@ template <class Io = PosixIo> class NewFile {
       wanted ? file.keep_name(durable) : file.discard();
     }
   }
+  /// @}
 
  private:
   [[noreturn]] void refuse(const std::string& text) const {

@@ -4,13 +4,16 @@
 
 #include <penstock/detail/chain/chain.hpp>
 #include <penstock/detail/chain/fit.hpp>
+#include <penstock/pipeline/branch.hpp>
 #include <penstock/stage.hpp>
 
+#include <cstddef>
+#include <tuple>
 #include <utility>
 
 namespace penstock {
 
-/// Whether `left | next` compiles. The refusal itself, with its reason, is in operator|.
+/// Whether `left | next` makes a pipeline. The refusal, with its reason, is in operator|.
 template <class Left, class Next>
 concept Feeds =
     detail::find_fit<Left, Next, typename detail::chain<Left>::gives,
@@ -18,19 +21,20 @@ concept Feeds =
                      typename detail::chain<Left>::device>() == detail::Fit::fits;
 
 /// Joins a stage, or a pipeline not yet run, with the next stage. Two that do not fit do not
-/// compile; the first message names what one gives, what the other takes, and the cure.
+/// compile; the first message names what one gives, what the other takes, and the cure. Stages
+/// without a Reader make a Branch.
 template <class Left, class Next, class Last = typename detail::chain<Left>::last,
           class Gives = typename detail::chain<Left>::gives,
           class Takes = typename detail::taken<Next, Gives>::type,
           class On = typename detail::chain<Left>::device,
           detail::Fit Judged = detail::find_fit<Left, Next, Gives, Takes, On>()>
   requires(detail::Part<Left> || detail::Part<Next>)
-[[nodiscard]] typename detail::join<Judged == detail::Fit::fits, Left, Next>::type
-operator|(Left left, Next next) {
+[[nodiscard]] typename detail::join<Judged, Left, Next>::type operator|(Left left, Next next) {
   using detail::Fit;
   constexpr bool a_stage = Judged != Fit::not_a_stage;
   constexpr bool reader_first = Judged != Fit::no_reader_first;
   constexpr bool goes_on = Judged != Fit::after_the_last;
+  constexpr bool in_a_branch = Judged != Fit::after_a_tee;
   constexpr bool no_reader_inside = Judged != Fit::reader_inside;
   constexpr bool pinned = Judged != Fit::pageable_to_pinned;
   constexpr bool staged_and_copied = Judged != Fit::pageable_to_device;
@@ -49,6 +53,8 @@ operator|(Left left, Next next) {
                               "write ps::Reader{source} | ... .");
   static_assert(goes_on, "penstock: nothing can follow Last, which keeps what it takes: put Next "
                          "before it.");
+  static_assert(in_a_branch, "penstock: nothing can follow a tee, whose branches each go on by "
+                             "themselves: put Next into one of them, tee(... | Next, ...).");
   static_assert(no_reader_inside,
                 "penstock: a Reader takes nothing, so it can only stand first: read two sources "
                 "side by side by Reader{zip<Schema>(source, source)}, or in two pipelines.");
@@ -84,12 +90,23 @@ operator|(Left left, Next next) {
   static_assert(same_device,
                 "penstock: one device a pipeline, and Next names another than the stages "
                 "before it do: give all of them the same.");
-  if constexpr (Judged == Fit::fits) {
-    return typename detail::join<true, Left, Next>::type{
-        detail::stages_of(std::move(left), std::move(next))};
+  using Joined = typename detail::join<Judged, Left, Next>::type;
+  if constexpr (Judged == Fit::fits || Judged == Fit::no_reader_yet) {
+    if constexpr (Judged == Fit::fits && requires { Next::template check<Left>(); }) {
+      Next::template check<Left>();
+    }
+    return Joined{detail::stages_of(std::move(left), std::move(next))};
   } else {
     return {};
   }
+}
+
+/// Joins a pipeline with the stages of a branch, one after the other.
+template <class Left, class First, class... Others>
+  requires(detail::Part<Left>)
+[[nodiscard]] auto operator|(Left left, Branch<First, Others...> next) {
+  return std::apply(Branch<First, Others...>::template follow<Left>,
+                    std::tuple_cat(std::tuple<Left>{std::move(left)}, std::move(next).stages()));
 }
 
 } // namespace penstock

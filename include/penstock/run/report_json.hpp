@@ -25,7 +25,7 @@ namespace detail {
 PENSTOCK_INLINE const char* words(StageKind kind) noexcept {
   static constexpr const char* names[]{"reader", "decoder",      "stager",   "copy_to_device",
                                        "kernel", "copy_to_host", "consumer", "writer",
-                                       "loop",   "fan_out",      "other"};
+                                       "loop",   "fan_out",      "tee",      "other"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -111,7 +111,8 @@ PENSTOCK_INLINE Json to_json(const Report& report) {
                                    {"ring_memory", detail::words(stage.ring_memory)},
                                    {"skipped", stage.skipped},
                                    {"retries", stage.retries},
-                                   {"note", stage.note}}));
+                                   {"note", stage.note},
+                                   {"branch", stage.branch}}));
   }
   std::vector<Json> skips;
   for (const SkippedItem& item : report.skips) {

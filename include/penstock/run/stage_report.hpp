@@ -28,7 +28,7 @@ struct DeviceCalls {
 };
 
 /// What a stage is for. A `loop` is yours, in place of a last stage; `fan_out` hands a FanOut's
-/// slots on to its devices; `other` is a stage of yours.
+/// slots on to its devices, `tee` those of a tee() on to its branches; `other` is a stage of yours.
 enum class StageKind : std::uint8_t {
   reader,
   decoder,
@@ -40,6 +40,7 @@ enum class StageKind : std::uint8_t {
   writer,
   loop,
   fan_out,
+  tee,
   other
 };
 
@@ -102,6 +103,8 @@ struct StageReport {
   /// What the stage decided differently from what you asked or from the usual, and what else is to
   /// be known of its run, such as damaged pictures that it kept; else empty.
   std::string note;
+  /// Its branch behind a tee(): "2" in the second, "2.1" in the first of that; else empty.
+  std::string branch{};
 };
 
 } // namespace penstock

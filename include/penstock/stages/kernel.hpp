@@ -114,11 +114,11 @@ template <class F, class Told = KernelOptions>
 class Kernel : public StageBase {
   using P = detail::parameters_of<F>;
   static constexpr detail::KernelForm form = detail::kernel_form<F, P>();
-  static constexpr bool in_place = form == detail::KernelForm::in_place;
   using In = detail::batch_of<detail::batch_parameter<0, P>>;
-  using Out = detail::batch_of<detail::batch_parameter<in_place ? 0 : 1, P>>;
 
  public:
+  /// Whether it changes the batches that it is given.
+  static constexpr bool in_place = form == detail::KernelForm::in_place;
   /// Whether the callable was refused, so that `|` says no more of it.
   static constexpr bool refused = form != detail::KernelForm::two_batches && !in_place;
   /// The stream that the callable takes.
@@ -126,7 +126,10 @@ class Kernel : public StageBase {
   /// The batch that the callable takes.
   template <class> using takes = Batch<const typename In::schema, Device>;
   /// The batch that it gives.
-  template <class> using gives = Batch<typename Out::schema, Device>;
+  template <class>
+  using gives =
+      Batch<typename detail::batch_of<detail::batch_parameter<in_place ? 0 : 1, P>>::schema,
+            Device>;
 
   /// Copies `f`. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
@@ -180,6 +183,8 @@ class Kernel : public StageBase {
   }
 
  private:
+  using Out = detail::batch_of<detail::batch_parameter<in_place ? 0 : 1, P>>;
+
   void check(const detail::Recount& recount) const {
     detail::checked_depth("Kernel", options_.depth);
     if (options_.streams == 0 || options_.streams > 64) {

@@ -45,7 +45,8 @@ template <class T, class Where, class Io> struct WriteBatch {
 
 /// Has `Write` write batches in host memory into files, on its workers. The first worker to come
 /// creates the files. The last to go gives them their names if the run has delivered all that it
-/// had to and has neither failed nor been stopped by then; else nothing is left of them.
+/// had to and has neither failed nor been stopped by then; else nothing is left of them. In a
+/// branch they get their names when all other branches are done too.
 template <class Write, class T, class Where, class Io>
 class WriterNode final : public HostConsumer<Write, T, Where> {
   using Base = HostConsumer<Write, T, Where>;
@@ -54,7 +55,7 @@ class WriterNode final : public HostConsumer<Write, T, Where> {
   WriterNode(const NodeSetup& setup, const Shared<HostLink>& in, Io io, Vector<std::string> paths,
              bool durable)
       : Base{setup, in, Write{&files_}, true}, in_{in}, io_{std::move(io)},
-        paths_{std::move(paths)}, durable_{durable} {
+        paths_{std::move(paths)}, durable_{durable}, waits_{!setup.branch.empty()} {
     files_.reserve(paths_.size());
   }
 
@@ -63,6 +64,13 @@ class WriterNode final : public HostConsumer<Write, T, Where> {
     Base::reset();
     files_.clear();
     came_ = gone_ = 0;
+    written_ = false;
+  }
+  void commit() noexcept override {
+    if (written_) {
+      this->attempt(0, [&] { NewFile<Io>::name_all(all(), durable_, still_wanted()); });
+    }
+    files_.clear();
   }
   void work(unsigned worker, Meter& meter) override {
     const NoCancellation whole;
@@ -95,22 +103,34 @@ class WriterNode final : public HostConsumer<Write, T, Where> {
         if (opened_ && this->exhausted()) {
           Write{&files_}.end(this->records(),
                              in_->template batch<const T, Where>(0, HostSlot{}, 0));
-          NewFile<Io>::commit_all({files_.data(), files_.size()}, durable_,
-                                  [&] { return this->control().pass_point_of_no_return(); });
+          NewFile<Io>::finish_all(all(), durable_);
+          written_ = true;
+          if (!waits_) {
+            NewFile<Io>::name_all(all(), durable_, still_wanted());
+          }
         }
       });
-      files_.clear();
+      if (!waits_ || !written_) {
+        files_.clear();
+        written_ = false;
+      }
     }
+  }
+  std::span<NewFile<Io>> all() noexcept { return {files_.data(), files_.size()}; }
+  auto still_wanted() noexcept {
+    return [this] { return this->control().pass_point_of_no_return(); };
   }
 
   const Shared<HostLink> in_;
   Io io_;
   const Vector<std::string> paths_;
   const bool durable_;
+  const bool waits_; // for other branches
   std::mutex mutex_; // each worker takes it twice a run
   unsigned came_{};
   unsigned gone_{};
   bool opened_{};
+  bool written_{};
   OutputFiles<Io> files_;
 };
 

@@ -65,6 +65,17 @@ template <class D, class Range> [[gnu::cold]] Vector<D*> devices_of(Range& range
   return devices;
 }
 
+/// Returns the device that stages name, of which `found` is known, or null. Throws OptionError if
+/// it is another one: two would be two pipelines.
+template <class D> [[gnu::cold]] D* same_device(D* found, D* named) {
+  if (found && named && found != named) {
+    throw_error<OptionError>({"penstock: the stages of one pipeline name two devices, ",
+                              found->name(), " and ", named->name(),
+                              ": give all of them the same."});
+  }
+  return named ? named : found;
+}
+
 /// What becomes of a chain of stages: its types from end to end, and its engine.
 template <class... Stages> struct Assembly {
   template <std::size_t At> using StageAt = std::tuple_element_t<At, std::tuple<Stages...>>;
@@ -79,7 +90,8 @@ template <class... Stages> struct Assembly {
   static constexpr bool pins() {
     return []<std::size_t... At>(std::index_sequence<At...>) {
       return (std::is_same_v<typename batch_of<GivenTo<At>>::space, Pinned> || ...) ||
-             std::is_same_v<typename End::space, Pinned>;
+             std::is_same_v<typename End::space, Pinned> ||
+             (StageAt<At>::template pins<GivenTo<At>>() || ...);
     }(All{});
   }
 
@@ -96,18 +108,13 @@ template <class... Stages> struct Assembly {
   }
 
  private:
-  // Returns the one device that stages name, or null; two would be two pipelines.
+  // Returns the one device that stages name, or null.
   static Backend* find_device(const std::tuple<Stages...>& stages) {
     Backend* found = nullptr;
     const auto look = [&](const auto& stage) {
       using Named = typename std::remove_cvref_t<decltype(stage)>::device_type;
       if constexpr (!std::is_same_v<Named, NoDevice>) {
-        if (found && found != stage.device()) {
-          throw_error<OptionError>({"penstock: the stages of one pipeline name two devices, ",
-                                    found->name(), " and ", stage.device()->name(),
-                                    ": give all of them the same."});
-        }
-        found = stage.device();
+        found = same_device(found, stage.device());
       }
     };
     std::apply([&](const auto&... stage) { (look(stage), ...); }, stages);

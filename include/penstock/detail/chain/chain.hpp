@@ -13,6 +13,7 @@
 namespace penstock {
 
 template <class... Stages> class Pipeline;
+template <class... Stages> class Branch;
 
 namespace detail {
 
@@ -48,6 +49,8 @@ struct given_at<At, Given, S, R...> : given_at<At - 1, typename S::template give
 /// @{
 template <class... S, class Next>
 std::tuple<S..., Next> stages_of(Pipeline<S...>&& pipeline, Next&& next);
+template <class... S, class Next>
+std::tuple<S..., Next> stages_of(Branch<S...>&& branch, Next&& next);
 template <Stage S, class Next> std::tuple<S, Next> stages_of(S&& stage, Next&& next) {
   return {std::move(stage), std::move(next)};
 }
@@ -55,8 +58,10 @@ template <Stage S, class Next> std::tuple<S, Next> stages_of(S&& stage, Next&& n
 
 template <class T> inline constexpr bool is_pipeline = false;
 template <class... S> inline constexpr bool is_pipeline<Pipeline<S...>> = true;
+template <class T> inline constexpr bool is_branch = false;
+template <class... S> inline constexpr bool is_branch<Branch<S...>> = true;
 template <class T>
-concept Part = Stage<T> || is_pipeline<T>;
+concept Part = Stage<T> || is_pipeline<T> || is_branch<T>;
 
 /// The stages left of a `|`.
 template <class P> struct chain {

@@ -58,10 +58,12 @@ template <class S> consteval bool refused_before() {
 
 enum class Fit {
   fits,
+  no_reader_yet,
   silent,
   not_a_stage,
   no_reader_first,
   after_the_last,
+  after_a_tee,
   reader_inside,
   pageable_to_pinned,
   pageable_to_device,
@@ -101,7 +103,8 @@ template <class G, class T> consteval Fit fit_of_spaces() {
   }
 }
 
-/// Returns whether Next can follow Left, and if not, the first thing that is wrong.
+/// Returns whether Next can follow Left, and if not, the first thing that is wrong. Of what has no
+/// Reader yet nothing more is known.
 template <class Left, class Next, class Gives, class Takes, class On> consteval Fit find_fit() {
   using G = batch_of<Gives>;
   using T = batch_of<Takes>;
@@ -111,9 +114,12 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
   } else if constexpr (!Part<Next>) {
     return Fit::not_a_stage;
   } else if constexpr (!chain<Left>::starts) {
-    return Fit::no_reader_first;
+    return (Stage<Left> || is_branch<Left>) && Stage<Next> ? Fit::no_reader_yet
+                                                           : Fit::no_reader_first;
   } else if constexpr (std::is_void_v<Gives>) {
     return Fit::after_the_last;
+  } else if constexpr (chain<Left>::last::forks) {
+    return Fit::after_a_tee;
   } else if constexpr (is_pipeline<Next> || std::is_void_v<Takes>) {
     return Fit::reader_inside;
   } else if constexpr (!Space<typename G::space> || !Space<typename T::space>) {
@@ -137,14 +143,20 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
   }
 }
 
-template <bool Fits, class L, class R> struct join {
+template <Fit Judged, class L, class R> struct join {
   using type = Refused;
 };
-template <class L, class R> struct join<true, L, R> {
+template <class L, class R> struct join<Fit::fits, L, R> {
   using type = Pipeline<L, R>;
 };
-template <class... S, class R> struct join<true, Pipeline<S...>, R> {
+template <class... S, class R> struct join<Fit::fits, Pipeline<S...>, R> {
   using type = Pipeline<S..., R>;
+};
+template <class L, class R> struct join<Fit::no_reader_yet, L, R> {
+  using type = Branch<L, R>;
+};
+template <class... S, class R> struct join<Fit::no_reader_yet, Branch<S...>, R> {
+  using type = Branch<S..., R>;
 };
 
 } // namespace penstock::detail

@@ -81,13 +81,20 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   /// ring that it fills, or null.
   void add(DeviceStep& step, Shared<DeviceLink<D>> fills) {
     steps_.push_back(&step);
-    end_ = std::move(fills);
+    if (ends_.empty()) {
+      ends_.push_back({});
+    }
+    ends_.back() = std::move(fills);
   }
+  /// Goes on with a branch that takes from `from`, when all before it have their stages.
+  [[gnu::cold]] void branch(Shared<DeviceLink<D>> from) { ends_.push_back(std::move(from)); }
 
   const std::string& name() const noexcept override { return steps_.front()->name(); }
   [[gnu::cold]] void reset() noexcept override {
-    if (end_) {
-      end_->forget_uses();
+    for (const auto& end : ends_) {
+      if (end) {
+        end->forget_uses();
+      }
     }
   }
   void run() override {
@@ -119,8 +126,10 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
     for (DeviceStep* step : steps_) {
       step->rest();
     }
-    if (end_) {
-      end_->consumer.rest();
+    for (const auto& end : ends_) {
+      if (end) {
+        end->consumer.rest();
+      }
     }
     // A lost device answers no more.
     if (!control_.device_lost()) {
@@ -137,8 +146,10 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
     for (DeviceStep* step : steps_) {
       step->begin();
     }
-    if (end_) {
-      end_->consumer.begin();
+    for (const auto& end : ends_) {
+      if (end) {
+        end->consumer.begin();
+      }
     }
   }
   void look_on() {
@@ -152,7 +163,10 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       for (DeviceStep* step : steps_) {
         any = step->take_turn() || any;
       }
-      bool open = end_ && end_->look();
+      bool open = false;
+      for (const auto& end : ends_) {
+        open = (end && end->look()) || open;
+      }
       for (const DeviceStep* step : steps_) {
         open = step->has_open_fence() || open;
       }
@@ -199,7 +213,12 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
         return false;
       }
     }
-    return !end_ || end_->consumer.finished();
+    for (const auto& end : ends_) {
+      if (end && !end->consumer.finished()) {
+        return false;
+      }
+    }
+    return true;
   }
 
   static constexpr std::chrono::microseconds look_again{20};
@@ -209,7 +228,8 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   RunControl& control_;
   const Shared<Doorbell> bell_ = new_shared<Doorbell>();
   Vector<DeviceStep*> steps_;
-  Shared<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
+  // Of last stages' batches: one for each branch, and null where they are not on the device.
+  Vector<Shared<DeviceLink<D>>> ends_;
 };
 
 #if PENSTOCK_BODIES

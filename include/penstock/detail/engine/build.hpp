@@ -92,6 +92,19 @@ template <AnyDevice D> class Build {
     side_ = device = to;
     host_ = std::move(from);
   }
+  /// Goes on, where the chain forks, to branch number `i` of the stages so far, with the link that
+  /// the next stage takes from. Each branch has a Build of its own, and they are built in turn.
+  /// @{
+  [[gnu::cold]] void branch(std::size_t i, Shared<HostLink> from) {
+    enter(i);
+    host_ = std::move(from);
+  }
+  [[gnu::cold]] void branch(std::size_t i, Shared<DeviceLink<D>> from) {
+    enter(i);
+    device_thread_->branch(from);
+    on_device_ = std::move(from);
+  }
+  /// @}
   /// Sets the ring on the device that this stage fills and the next takes from.
   void device_output(Shared<DeviceLink<D>> link) {
     control.watch(link->ring);
@@ -117,7 +130,12 @@ template <AnyDevice D> class Build {
 
   /// Returns what the next node is made with: the name of a second Decoder is "Decoder 2".
   NodeSetup setup(const char* name, unsigned workers = 1, StageKind kind = StageKind::other) const {
-    return {name_of_next(name, nodes_), workers, control, kind, side_};
+    return {name_of_next(branch_.empty() ? name : joined({branch_, "/", name}), nodes_),
+            workers,
+            control,
+            kind,
+            side_,
+            branch_};
   }
   template <class N, class... Args> [[gnu::cold]] N& add(Args&&... args) {
     N* const added = new N{std::forward<Args>(args)...};
@@ -161,7 +179,12 @@ template <AnyDevice D> class Build {
 
   Vector<Owned<Node>>& nodes_;
   Vector<Owned<SharedThread>>& threads_;
+  void enter(std::size_t i) {
+    branch_ = branch_.empty() ? joined({i + 1}) : joined({branch_, ".", i + 1});
+  }
+
   const void* side_{}; // the device, if the chain has several
+  std::string branch_; // see NodeSetup
   Shared<OnTheWay> on_the_way_;
   Shared<HostLink> host_;
   Shared<DeviceLink<D>> on_device_;

@@ -280,6 +280,9 @@ PENSTOCK_INLINE void Engine::finish() noexcept {
   const NoCancellation whole;
   control_.tell_tokens();
   crew_.wait();
+  for (const auto& node : nodes_) {
+    node->commit();
+  }
   stop_.reset();
   control_.end();
   onlookers_.stop_watching();

@@ -42,6 +42,9 @@ struct Plan {
   /// Returns how many pipelines run side by side on this host.
   std::uint64_t parts() const noexcept { return std::uint64_t{local_world} * devices; }
 
+  /// Takes over what the stages of a branch say: `first` if no other branch has said anything.
+  [[gnu::cold]] void join(const Plan& branch, bool first) noexcept;
+
   /// Note what a host stage sees and gives. Stages after a device have slots of their own.
   /// @{
   void sees_records() { whole = whole || !to_device; }
@@ -129,6 +132,19 @@ struct Facts {
 PENSTOCK_INLINE void Plan::works(unsigned with) noexcept {
   sees_records();
   workers = to_device ? workers : std::max(workers, with);
+}
+
+PENSTOCK_INLINE void Plan::join(const Plan& branch, bool first) noexcept {
+  to_device = branch.to_device && (first || to_device);
+  largest = std::max(largest, branch.largest);
+  whole = whole || branch.whole;
+  ragged = ragged || branch.ragged;
+  decodes = decodes || branch.decodes;
+  fills_up = fills_up || branch.fills_up;
+  batched = batched || branch.batched;
+  batch = batch != 0 ? batch : branch.batch;
+  recounted = recounted != 0 ? recounted : branch.recounted;
+  workers = std::max(workers, branch.workers);
 }
 
 PENSTOCK_INLINE void AheadNeeds::gather(std::uint64_t each) noexcept {

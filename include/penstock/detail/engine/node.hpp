@@ -49,14 +49,15 @@ class SharedThread {
 std::chrono::milliseconds retry_pause(unsigned failures) noexcept;
 
 /// What every node is made with: its stage's name in the Report and in errors, how many workers it
-/// has, the control by which its run ends, and, where there are several devices, the one that it
-/// works on; null if it works for all.
+/// has, the control by which its run ends, where there are several devices, the one that it works
+/// on, null if it works for all; and behind a tee() its branch, such as "2" or "2.1".
 struct NodeSetup {
   std::string name;
   unsigned workers;
   RunControl& control;
   StageKind kind{StageKind::other};
   const void* side{};
+  std::string branch{};
 };
 
 /// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
@@ -71,6 +72,8 @@ class Node {
 
   const std::string& name() const noexcept { return name_; }
   const void* side() const noexcept { return side_; }
+  StageKind kind() const noexcept { return kind_; }
+  const std::string& branch() const noexcept { return branch_; }
   unsigned workers() const noexcept { return static_cast<unsigned>(meters_.size()); }
   virtual unsigned threads() const noexcept { return workers(); }
   /// Has the stage say when it waits: for the last one, before the first run.
@@ -94,6 +97,9 @@ class Node {
   /// Has a worker make what it calls, in its own thread, while the pipeline is prepared. Throws
   /// StageError.
   [[gnu::cold]] void make_for(unsigned worker);
+  /// Does what waits until all stages have done their part of the run, whether it has failed or
+  /// not, and all workers rest. The thread that ends the run calls it.
+  virtual void commit() noexcept {}
   /// Hands in what its workers have, after a run that has not failed; the thread that ends the run
   /// calls it.
   [[gnu::cold]] void hand_in_all() noexcept;
@@ -195,6 +201,7 @@ class Node {
   RunControl& control_;
   const StageKind kind_;
   const void* const side_;     // see NodeSetup
+  const std::string branch_;   // likewise
   const RingMemory* filled_{}; // null if it fills no ring
   std::size_t slots_filled_{};
   Vector<Meter> meters_;
@@ -210,7 +217,7 @@ PENSTOCK_INLINE std::chrono::milliseconds retry_pause(unsigned failures) noexcep
 
 PENSTOCK_INLINE Node::Node(const NodeSetup& setup)
     : name_{setup.name}, control_{setup.control}, kind_{setup.kind}, side_{setup.side},
-      meters_(setup.workers) {
+      branch_{setup.branch}, meters_(setup.workers) {
   for (Meter& meter : meters_) {
     meter.watch(control_.waits(), false);
   }
@@ -269,6 +276,7 @@ PENSTOCK_INLINE void Node::renew_parts() {
 PENSTOCK_INLINE void Node::report(double seconds, StageReport& stage) const {
   stage.name = name_;
   stage.kind = kind_;
+  stage.branch = branch_;
   Meter::sum(meters_.data(), meters_.size(), seconds, stage);
   if (filled_ != nullptr) {
     stage.depth = slots_filled_;

@@ -108,7 +108,8 @@ class RunControl {
   /// Stops the run, if there is one. Async-signal-safe: takes no lock, here and in the rings.
   void stop() noexcept;
   /// Returns whether the run has neither failed nor been stopped: to be called before a step that
-  /// cannot be taken back. If true, a stop() from now on comes too late and does nothing.
+  /// cannot be taken back. If true, a stop() from now on comes too late and does nothing, and so it
+  /// stays.
   bool pass_point_of_no_return() noexcept;
   bool stopped() const noexcept { return gate_.was_entered(); }
   /// What wakes those who wait outside of the rings when they are closed.
@@ -179,6 +180,7 @@ class RunControl {
   SkipNotes skips_;
   RecordNames names_;
   bool failed_{};
+  bool passed_{}; // the point of no return
   StopGate<> gate_;
   alignas(cache_line) WaitClock waits_; // every worker reads it often
   alignas(cache_line) Interrupt interrupt_;
@@ -196,7 +198,8 @@ PENSTOCK_INLINE void RunControl::stop() noexcept {
 
 PENSTOCK_INLINE bool RunControl::pass_point_of_no_return() noexcept {
   const std::scoped_lock lock{mutex_};
-  return !failed_ && gate_.close_if_unused();
+  passed_ = !failed_ && (passed_ || gate_.close_if_unused());
+  return passed_;
 }
 
 PENSTOCK_INLINE void RunControl::tell_tokens() noexcept {
@@ -275,7 +278,7 @@ PENSTOCK_INLINE void RunControl::reset() {
   skips_.clear();
   interrupt_.reset();
   waits_.reset();
-  failed_ = false;
+  failed_ = passed_ = false;
   const std::exception_ptr owed = std::exchange(owed_, nullptr);
   error_ = lost_ ? lost_ : owed;
   if (error_) {

@@ -6,10 +6,12 @@
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/measure/branches.hpp>
 #include <penstock/detail/measure/limiting_stage.hpp>
 #include <penstock/order/detail/run_order.hpp>
 #include <penstock/run/report.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -44,12 +46,21 @@ class RunSums {
   std::uint64_t fetched_start_{};
 };
 
+/// Returns whether nothing follows a node: it is the last, or the last of a branch.
+bool is_last(const Vector<Owned<Node>>& nodes, std::size_t at) noexcept;
+/// Returns the place in the run's order behind all that every last stage has used up; unknown, if
+/// one has none, and where several ranks have branches, whose batches may differ.
+[[gnu::cold]] std::uint64_t place_of(const Vector<Owned<Node>>& nodes,
+                                     const RunOrder& order) noexcept;
+
 /// Returns how many records were read and neither skipped nor seen at the end: when a run was
 /// stopped, and where short batches are left out. The end is the first stage that gives another
 /// number of records than it takes: what became of the records that it took is not known.
 ///
 ///     Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
 ///     dropped = 100 - 10 - 60 = 30
+///
+/// Of several branches it is what the one with most has dropped.
 [[gnu::cold]] std::uint64_t dropped(const std::vector<StageReport>& stages,
                                     const Vector<Owned<Node>>& nodes) noexcept;
 
@@ -86,11 +97,39 @@ PENSTOCK_INLINE void RunSums::fill(Report& report, const Nodes& nodes, const Run
                                                : report.device_bytes) += stage.ring_bytes;
   }
   control.skips().copy(report.skips);
-  report.position = order.position(nodes.back()->place());
+  report.position = order.position(place_of(nodes, order));
   report.records = report.stages.back().records;
   report.bytes = report.stages.back().bytes;
-  report.limiting_stage =
-      report.stages[limiting_stage(report.stages, seconds, report.waited_s)].name;
+  if (has_branches(report.stages)) {
+    const std::vector<StageReport> chain = slowest_chain(report.stages);
+    report.limiting_stage = chain[limiting_stage(chain, seconds, chain.back().starved_s)].name;
+  } else {
+    report.limiting_stage =
+        report.stages[limiting_stage(report.stages, seconds, report.waited_s)].name;
+  }
+}
+
+PENSTOCK_INLINE bool is_last(const Vector<Owned<Node>>& nodes, std::size_t at) noexcept {
+  return at + 1 == nodes.size() ||
+         (nodes[at]->kind() != StageKind::tee && nodes[at]->branch() != nodes[at + 1]->branch());
+}
+
+PENSTOCK_INLINE std::uint64_t place_of(const Vector<Owned<Node>>& nodes,
+                                       const RunOrder& order) noexcept {
+  if (nodes.back()->branch().empty()) {
+    return nodes.back()->place();
+  }
+  std::uint64_t first = RunOrder::unknown;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (is_last(nodes, i)) {
+      const std::uint64_t place = nodes[i]->place();
+      if (place == RunOrder::unknown || !order.one_rank()) {
+        return RunOrder::unknown;
+      }
+      first = std::min(first, place);
+    }
+  }
+  return first;
 }
 
 PENSTOCK_INLINE double RunSums::waited(const RunControl& control) noexcept {
@@ -112,15 +151,20 @@ PENSTOCK_INLINE std::uint64_t RunSums::fetched_now() noexcept {
 
 PENSTOCK_INLINE std::uint64_t dropped(const std::vector<StageReport>& stages,
                                       const Vector<Owned<Node>>& nodes) noexcept {
-  std::size_t end = 1;
-  while (end + 1 < nodes.size() && !nodes[end]->recounts()) {
-    ++end;
+  std::uint64_t most = 0;
+  for (std::size_t last = 0; last != nodes.size(); ++last) {
+    std::uint64_t left = stages.front().records;
+    for (std::size_t i = 1; is_last(nodes, last) && i <= last; ++i) {
+      if (comes_through(nodes[last]->branch(), nodes[i]->branch())) {
+        left -= stages[i].skipped;
+        if (i == last || nodes[i]->recounts()) {
+          most = std::max(most, left - stages[i].records);
+          break;
+        }
+      }
+    }
   }
-  std::uint64_t left_out = 0;
-  for (std::size_t i = 1; i <= end; ++i) {
-    left_out += stages[i].skipped;
-  }
-  return stages.front().records - stages[end].records - left_out;
+  return most;
 }
 #endif
 

@@ -267,6 +267,17 @@ template <AnyDevice D> struct DeviceSlot {
     units = from.units;
     bytes = from.bytes;
   }
+  /// Takes over all of a batch that is shown to several stages. May throw std::bad_alloc.
+  void show(const DeviceSlot& from) {
+    turns.go_on(0, from.turns, 0, from.units);
+    until = from.until;
+    epoch = from.epoch;
+    ends_epoch = from.ends_epoch;
+    credits = from.credits;
+    read = from.read;
+    ready = from.ready;
+    stay(from);
+  }
   /// Notes that one stream alone used the batch.
   void used_until(const Fence<D>& fence) noexcept {
     free = fence;

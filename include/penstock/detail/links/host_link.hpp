@@ -179,9 +179,9 @@ struct HostLink {
   bool never_empty{};              // slots are batches, and ranks have equally many
   bool never_cut{};                // slots are batches, and are to be whole
   bool counts{};                   // index() counts units, since they come from a device
-  bool lent{};                     // the memory is another ring's, and others use it too
+  Shared<HostLink> lent;           // whose memory it is, and others use it too; null: its own
   HostLink* onward{};              // what the stage behind it fills, in host memory too; or null
-  Shared<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
+  Shared<HostRing::Doorbell> bell; // rung by the ring, if a node that leases may outlive fills it
 
  private:
   struct Counted {
