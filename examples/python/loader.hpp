@@ -117,6 +117,21 @@ class Loader {
     stands_ = ps::Position{position};
   }
 
+  /// For Python's collector of cycles: `into` may be a method of what has the loader.
+  /// @{
+  static int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) {
+      Py_VISIT(nb::inst_ptr<Loader>(self)->into_.ptr());
+    }
+    return 0;
+  }
+  static int clear(PyObject* self) {
+    nb::inst_ptr<Loader>(self)->into_ = nb::none();
+    return 0;
+  }
+  /// @}
+
   std::string report() const {
     std::ostringstream text;
     text << run_->report();

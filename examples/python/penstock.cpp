@@ -215,7 +215,10 @@ NB_MODULE(penstock, m) {
       .def("__array__", &Tensor::array, "dtype"_a = nb::none(), "copy"_a = nb::none())
       .def_prop_ro("shape", &Tensor::shape)
       .def("__repr__", &Tensor::repr);
-  nb::class_<Loader>(m, "Loader", "An iterator over one run.")
+  PyType_Slot loader_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(&Loader::traverse)},
+                                {Py_tp_clear, reinterpret_cast<void*>(&Loader::clear)},
+                                {0, nullptr}};
+  nb::class_<Loader>(m, "Loader", nb::type_slots(loader_slots), "An iterator over one run.")
       .def("__iter__", [](nb::object self) { return self; })
       .def("__next__", &Loader::next)
       .def_prop_rw("position", &Loader::position, &Loader::go_on_from,

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from pathlib import Path
 
 try:
@@ -130,6 +131,26 @@ def check_lives(path: str):
     assert got == 1000
 
 
+def check_cycles(path: str):
+    """A loader whose `into` leads back to it ends with them, and its threads too."""
+
+    class Trainer:
+        def __init__(self):
+            self.loader = penstock.arrays(path, batch=10, into=self.take)
+
+        def take(self, rows):
+            return np.from_dlpack(rows)
+
+    trainer = Trainer()
+    assert next(trainer.loader).tolist() == list(range(10))
+    left = weakref.ref(trainer)
+    threads = Path("/proc/self/task")
+    running = len(list(threads.iterdir()))
+    del trainer
+    gc.collect()
+    assert left() is None and len(list(threads.iterdir())) < running
+
+
 def check_errors(path: str):
     kept = error_of(lambda: list(penstock.arrays(path, batch=10, lease_wait=0.02)))
     assert "RuntimeError: penstock: " in kept and "held" in kept, kept
@@ -176,6 +197,7 @@ check_protocol(path)
 check_arguments(path)
 check_first_batch(path)
 check_lives(path)
+check_cycles(path)
 check_errors(path)
 check_tokens()
 if hasattr(penstock, "images"):

@@ -177,3 +177,13 @@ TEST_CASE("a .npy file of what is no number is refused before anything runs") {
   const auto error = caught<ps::OptionError>([&] { pipeline.prepare(); });
   CHECK(has(error, "point.npy cannot say what the values of its column are"));
 }
+
+TEST_CASE("two columns of one file are refused before anything runs") {
+  const TempDir dir;
+  const std::vector<Number> given = numbers(3);
+  auto pipeline =
+      samples(given, ps::Writer{ps::column<"label">(dir / "all"), ps::column<"row">(dir / "all")});
+  const auto error = caught<ps::OptionError>([&] { pipeline.prepare(); });
+  CHECK(has(error, "two columns go into " + (dir / "all") + ": name a file for each"));
+  CHECK(names_in(dir).empty());
+}

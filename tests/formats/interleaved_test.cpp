@@ -6,6 +6,8 @@
 #include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/detail/base/interrupt.hpp>
+#include <penstock/detail/measure/meter.hpp>
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/interleaved.hpp>
 #include <penstock/formats/lz4.hpp>
@@ -216,6 +218,38 @@ TEST_CASE("files and options are checked before a run") {
   CHECK(has(caught<ps::OptionError>([&] { open({"a"}, {.longest = 1ULL << 32}); }), "4 GiB"));
   for (const int window_log : {-1, 0, 9, 32}) {
     CHECK(has(caught<ps::OptionError>([&] { ps::Zstd{{.window_log = window_log}}; }), "give 10"));
+  }
+}
+
+TEST_CASE("a block as long as numbers go is a whole lane") {
+  const TempDir dir;
+  const Strings paths = write(dir, {"a\n", "b\n", "c\n", "d\n"}, as_zstd);
+  const Strings lane(9, "a"); // whose only file comes again and again
+  constexpr std::uint64_t quarter = std::uint64_t{1} << 62;
+  for (const std::uint64_t block : {quarter, quarter + 1, 2 * quarter, ~std::uint64_t{0}}) {
+    INFO(block);
+    CHECK(read(paths, ps::Zstd{}, {.block = block, .records = 9}) == lane);
+  }
+}
+
+TEST_CASE("a read that passes over records hears of the run's end, and the next one goes on") {
+  const TempDir dir;
+  const Strings paths = write(dir, {std::string(400'000, 'a')}, as_zstd);
+  for (const std::uint64_t records : {0U, 100'000U}) {
+    auto source = ps::interleaved<std::uint32_t>(paths, ps::Zstd{}, {.records = records});
+    source.open();
+    std::vector<std::uint32_t> values(100);
+    const auto read = [&](std::uint64_t index, const ps::Patience& patience) {
+      return source.read(
+          ps::Batch<std::uint32_t, ps::Pageable>{values.data(), values.size(), index}, patience);
+    };
+    ps::detail::Interrupt over;
+    over.raise();
+    ps::detail::Meter meter;
+    CHECK(read(99'950, {over, meter, 0, 0}) == 0);
+    CHECK(read(10, {}) == values.size());
+    CHECK(read(50'000, {over, meter, 0, 0}) == 0);
+    CHECK(read(99'950, {}) == (records == 0 ? 50 : values.size()));
   }
 }
 

@@ -109,7 +109,11 @@ TEST_CASE("a pattern stands for the paths of shards") {
   CHECK(ps::shards("{{3..3}}") == Paths{"{3}"});
   CHECK(tests::outcome_of([] { ps::shards("{3..1}"); }).says("{3..1} counts down"));
   CHECK(tests::outcome_of([] { ps::shards("{0..999}{0..1000}"); }).says("more than a million"));
-  CHECK(tests::outcome_of([] { ps::shards("{0..99999999999999999999}"); }).says("a million"));
+  CHECK(tests::outcome_of([] { ps::shards("{0..18446744073709551615}"); }).says("a million"));
+  for (const char* const long_one :
+       {"{0..99999999999999999999}", "{5..99999999999999999999}", "{99999999999999999999..5}"}) {
+    CHECK(tests::outcome_of([&] { ps::shards(long_one); }).says("more than 64 bits"));
+  }
 
   const tests::TempDir dir;
   for (const char* name : {"s-0.tar", "s-1.tar", "s-2.tar"}) {

@@ -179,6 +179,21 @@ TEST_CASE("an epoch left early is passed over, and loops left early go on") {
   CHECK(seen(data.batches()) == all); // the next run is as good as any
 }
 
+TEST_CASE("a second loop over an epoch that is used up has no batches, as over the last one") {
+  const tests::Watchdog watchdog{"epochs used up"};
+  auto data = on_host(shuffled);
+  std::uint64_t records = 0;
+  for (auto epoch : data.epochs()) {
+    for (auto batch : epoch) {
+      records += batch.size();
+    }
+    for (auto batch : epoch) {
+      FAIL("batch " << batch.index() << " came behind epoch " << epoch.number());
+    }
+  }
+  CHECK(records == epochs * count);
+}
+
 TEST_CASE("a loop over epochs throws the run's error, and none of an empty source comes") {
   const tests::Watchdog watchdog{"errors of epochs"};
   auto bad = ps::Reader{numbers(count, 57), {.epochs = 2, .batch = 10}} |

@@ -16,6 +16,7 @@
 #include <penstock/stage.hpp>
 #include <penstock/stages/writer.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -120,8 +121,15 @@ template <class S, class Where, class... Spelled> struct WriteColumns {
       }
     });
   }
-  /// Throws OptionError if a .npy file cannot say what a column's values are.
+  /// Throws OptionError if two columns have the same file, or a .npy file cannot say what a
+  /// column's values are.
   [[gnu::cold]] static void check(const Vector<std::string>& paths) {
+    for (const std::string& path : paths) {
+      if (std::count(paths.begin(), paths.end(), path) != 1) {
+        throw_error<OptionError>(
+            {"penstock: Writer: two columns go into ", path, ": name a file for each."});
+      }
+    }
     std::size_t at = 0;
     columns_of_batch({}, [&]<class T, std::size_t... E>(const Column<T, E...>&) {
       if (const std::string& path = paths[at++];

@@ -27,6 +27,7 @@
 #include <penstock/order/permutation.hpp>
 #include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/detail/reads.hpp>
+#include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
@@ -185,12 +186,13 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
   /// After open().
   std::uint64_t identity() const noexcept { return shared_->identity; }
 
-  /// Puts the records from into.index() on. After open(). Blocks while they are decoded; one thread
-  /// at a time. If they lie before those that came last, as in another run, it begins anew. Throws
-  /// SourceError with file, the byte where decoding stood, and record, for a file that is damaged,
-  /// cut, or followed by what is no frame; Error if the batch has no room, and in a child of the
-  /// process that opened it.
-  template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
+  /// Puts the records from into.index() on. After open(). Blocks while they are decoded, or until
+  /// `patience` ends; one thread at a time. If they lie before those that came last, as in another
+  /// run, it begins anew. Throws SourceError with file, the byte where decoding stood, and record,
+  /// for a file that is damaged, cut, or followed by what is no frame; Error if the batch has no
+  /// room, and in a child of the process that opened it.
+  template <HostSpace Where>
+  std::size_t read(Batch<T, Where> into, const Patience& patience = {}) const {
     Shared& shared = *shared_;
     if (!shared.origin.is_here()) {
       throw Error{
@@ -204,9 +206,9 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
         begin(shared);
       }
       Decoding& decoding = *shared.decoding;
-      decoding.go_to(into.index());
+      decoding.go_to(into.index(), patience);
       if (decoding.at() == into.index()) {
-        fill(decoding, into, done);
+        fill(decoding, into, done, patience);
       }
     } catch (const SourceError& e) {
       shared.decoding = {};
@@ -258,7 +260,9 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
     const std::uint64_t longest = options_.longest == 0 ? Form::usual_longest : options_.longest;
     shared.decoding = {};
     shared.decoding = detail::Owned<Decoding>{new Decoding{
-        {lanes, options_.block, endless},
+        // A turn of all lanes must be a number; nobody comes to the end of one so large.
+        {lanes, std::min(options_.block, std::numeric_limits<std::uint64_t>::max() / lanes),
+         endless},
         static_cast<unsigned>(std::min<std::size_t>(threads, lanes)),
         [&all = shared.files, io = io_, codec = codec_, shuffle = options_.shuffle, lanes, endless,
          longest](std::size_t lane, std::uint64_t number, std::uint64_t fruitless) {
@@ -280,12 +284,13 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
         }}};
   }
   template <class Where>
-  static void fill(Decoding& decoding, Batch<T, Where> into, std::size_t& done) {
+  static void fill(Decoding& decoding, Batch<T, Where> into, std::size_t& done,
+                   const Patience& patience) {
     const auto take = [&](const detail::StreamPart& part, std::size_t first, std::size_t count) {
       put(part, first, count, into, done);
     };
     while (done != into.size()) {
-      const std::size_t got = decoding.next(into.size() - done, take);
+      const std::size_t got = decoding.next(into.size() - done, take, patience);
       if (got == 0) {
         return;
       }

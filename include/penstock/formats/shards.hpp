@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -43,16 +44,18 @@ inline std::vector<std::string> shards(std::string_view pattern) {
       pattern = rest;
       continue;
     }
-    std::uint64_t from = 0; // numbers that are too large leave both, and are too many
-    std::uint64_t to = most;
-    std::from_chars(first.data(), first.data() + first.size(), from);
-    std::from_chars(last.data(), last.data() + last.size(), to);
-    if (to < from || (to - from + 1) > most / paths.size()) {
-      detail::throw_source_error(
-          {"penstock: {", first, "..", last, "} ",
-           to < from ? "counts down" : "stands for more than a million files",
-           ": write the smaller number first, or give a directory."},
-          std::string{pattern}, 0);
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;
+    constexpr std::errc read{};
+    const bool fits = std::from_chars(first.data(), first.data() + first.size(), from).ec == read &&
+                      std::from_chars(last.data(), last.data() + last.size(), to).ec == read;
+    if (!fits || to < from || to - from >= most / paths.size()) {
+      detail::throw_source_error({"penstock: {", first, "..", last, "} ",
+                                  !fits       ? "has a number of more than 64 bits"
+                                  : to < from ? "counts down"
+                                              : "stands for more than a million files",
+                                  ": write the smaller number first, or give a directory."},
+                                 std::string{pattern}, 0);
     }
     std::vector<std::string> all;
     for (const std::string& path : paths) {

@@ -33,7 +33,9 @@ template <class B> class Epoch {
     }
   };
   /// Goes on with the epoch, and blocks until its next batch. Throws what Batches::next() does.
-  typename Batches<B>::iterator begin() { return run_->begin(); }
+  typename Batches<B>::iterator begin() {
+    return is_over() ? typename Batches<B>::iterator{run_} : run_->begin();
+  }
   /// Returns what an iterator equals at the end.
   sentinel end() const noexcept { return {this}; }
 

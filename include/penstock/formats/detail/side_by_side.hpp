@@ -5,6 +5,7 @@
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/formats/detail/stream_part.hpp>
+#include <penstock/sources/patience.hpp>
 
 #include <algorithm>
 #include <array>
@@ -55,22 +56,25 @@ template <class Records> class SideBySide {
 
   /// Returns how many records were taken or passed over.
   std::uint64_t at() const noexcept { return at_; }
-  /// Passes over the records before number `to`, which must not lie before at().
-  void go_to(std::uint64_t to) {
+  /// Passes over the records before number `to`, which must not lie before at(); fewer if
+  /// `patience` ends.
+  void go_to(std::uint64_t to, const Patience& patience) {
     if (its_.endless) { // lanes between are not even looked at
       at_ = to;
       turn_ = static_cast<std::size_t>(to / its_.block % its_.count);
       left_ = its_.block - to % its_.block;
     }
     const auto pass = [](const StreamPart&, std::size_t, std::size_t) {};
-    while (at_ != to && next(static_cast<std::size_t>(std::min(to - at_, its_.block)), pass) != 0) {
+    while (at_ != to &&
+           next(static_cast<std::size_t>(std::min(to - at_, its_.block)), pass, patience) != 0) {
     }
   }
   /// Calls take(part, first, count) with records of a part, at least one and at most `most`, from
-  /// its number `first` on; waits for them. Returns how many, and 0 if no lane has any left. Throws
-  /// what is wrong with the lane whose turn it is.
-  template <class Take> std::size_t next(std::size_t most, Take take) {
-    while (!turns_.empty()) {
+  /// its number `first` on; waits for them. Returns how many, and 0 if no lane has any left, or
+  /// `patience` has ended: the next call then goes on. Throws what is wrong with the lane whose
+  /// turn it is.
+  template <class Take> std::size_t next(std::size_t most, Take take, const Patience& patience) {
+    while (!turns_.empty() && !patience.stop_requested()) {
       if (left_ == 0) {
         turn_ = (turn_ + 1) % turns_.size();
         left_ = its_.block;
