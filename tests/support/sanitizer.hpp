@@ -17,4 +17,17 @@ inline constexpr bool under_tsan = false;
 inline constexpr bool under_tsan = false;
 #endif
 
+/// Whether this program runs under AddressSanitizer.
+#if defined(__SANITIZE_ADDRESS__)
+inline constexpr bool under_asan = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+inline constexpr bool under_asan = true;
+#else
+inline constexpr bool under_asan = false;
+#endif
+#else
+inline constexpr bool under_asan = false;
+#endif
+
 } // namespace penstock::tests
