@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much sooner does PyTorch have its batches on the GPU by the module of examples/python/ than by DataLoader?
 
-bench/handover.py MODULE_FOLDER [--work FOLDER] [--small] [--out JSON]
+bench/handover.py MODULE_FOLDER [--work FOLDER] [--small] [--rows ROW…] [--out JSON]
 
   images    JPEG files of 500 x 375, made here, to normalised float32 tensors of 256 x 3 x 224 x 224
   tokens    64 windows of 1025 tokens of 16 bits, shuffled, to 64-bit inputs and targets
@@ -280,6 +280,8 @@ def main():
     parser.add_argument("module")
     parser.add_argument("--work", type=Path, default=Path("/tmp/penstock-handover"))
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--rows", nargs="+", default=["hand-over", "tokens", "records", "images", "training"],
+                        help="of these; training needs images")
     parser.add_argument("--out")
     args = parser.parse_args()
     sys.path.insert(0, args.module)
@@ -289,11 +291,16 @@ def main():
     torch.backends.cudnn.benchmark = True
     print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name() if GPU else 'no GPU'}, {os.cpu_count()} processors", flush=True)
     contest = Contest(args.small)
-    hand_over(contest, penstock, args.work)
-    tokens(contest, penstock, args.work, args.small)
-    records(contest, penstock, args.work, args.small)
-    loaders = images(contest, penstock, args.work / "images", args.small)
-    training(contest, *loaders, args.small)
+    if "hand-over" in args.rows:
+        hand_over(contest, penstock, args.work)
+    if "tokens" in args.rows:
+        tokens(contest, penstock, args.work, args.small)
+    if "records" in args.rows:
+        records(contest, penstock, args.work, args.small)
+    if "images" in args.rows:
+        loaders = images(contest, penstock, args.work / "images", args.small)
+        if "training" in args.rows:
+            training(contest, *loaders, args.small)
     if args.out:
         context = {"torch": torch.__version__, "gpu": torch.cuda.get_device_name() if GPU else "", "num_cpus": os.cpu_count(),
                    "commit": os.environ.get("PENSTOCK_COMMIT", "unknown")}
