@@ -301,6 +301,8 @@ class SimulatedRun {
       return "loop";
     case StageKind::fan_out:
       return "FanOut";
+    case StageKind::tee:
+      return "tee";
     case StageKind::other:
       break;
     }

@@ -115,7 +115,7 @@ class Lz4 {
   void index(const FrameFile& file, FrameIndex& into) const {
     std::vector<std::byte> room;
     detail::index_lz4(file, into, [&](std::span<const std::byte> block, std::uint64_t most) {
-      room.resize(static_cast<std::size_t>(most)); // a block has 4 MiB at most
+      room.resize(most); // a block has 4 MiB at most
       return std::int64_t{detail::lz4_decompress(block, room)};
     });
   }

@@ -119,7 +119,7 @@ template <FramedCodec C, class Base = PosixIo> class SeekableIo {
     std::size_t done = 0;
     for (; done != bytes; ++number) {
       const Frame& frame = index.frames()[number];
-      const auto past = static_cast<std::size_t>(offset + done - frame.at);
+      const std::size_t past = offset + done - frame.at;
       const std::size_t some = std::min(bytes - done, frame.bytes - past);
       const auto fill = [&](std::span<std::byte> room) { unpack(fd, *opened, frame, room); };
       if (some == frame.bytes) {

@@ -71,7 +71,7 @@ template <class Base = PosixIo> class ZstdOutput {
     const auto file = of(fd);
     for (std::size_t done = 0; done != bytes;) {
       const std::uint64_t number = (offset + done) / options_.frame;
-      const auto past = static_cast<std::size_t>((offset + done) % options_.frame);
+      const std::size_t past = (offset + done) % options_.frame;
       const std::size_t some =
           std::min(bytes - done, static_cast<std::size_t>(options_.frame) - past);
       if (!put(*file, fd, number, past, {from + done, some})) {

@@ -155,7 +155,7 @@ std::int64_t CachedIo<Io, Calls>::read(int fd, std::byte* into, std::size_t byte
   const detail::CacheBlock block{
       file.key, number,
       static_cast<std::size_t>(std::min<std::uint64_t>(blocks.block_bytes(), file.bytes - begin))};
-  const auto within = static_cast<std::size_t>(offset - begin);
+  const std::size_t within = offset - begin;
   const std::span<std::byte> part{into, std::min(bytes, block.bytes - within)};
   if (!blocks.read(block, within, part)) {
     return fetch(file, block, within, part);

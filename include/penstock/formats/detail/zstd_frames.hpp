@@ -119,7 +119,7 @@ inline bool index_by_table(const FrameFile& file, FrameIndex& into) {
       little_endian(std::span{first}.subspan(4)) != held) {
     return false;
   }
-  Vector<std::byte> entries(static_cast<std::size_t>(held - foot.size())); // as the file has
+  Vector<std::byte> entries(held - foot.size()); // as the file has
   file.read(begin + head, {entries.begin(), entries.size()});
   const auto number = [&](std::size_t at) {
     return little_endian(std::span<const std::byte>{entries.begin() + at, 4});

@@ -71,7 +71,7 @@ class HttpAhead {
   };
 
   static void give(Place& place, std::uint64_t offset, std::span<std::byte> into) {
-    const auto from = static_cast<std::size_t>(offset - place.begin);
+    const std::size_t from = offset - place.begin;
     std::copy_n(place.bytes.data() + from, into.size(), into.data());
     place.used += into.size();
   }

@@ -65,7 +65,7 @@ class HttpTransfer {
     set(CURLOPT_FOLLOWLOCATION, 1L);
     set(CURLOPT_MAXREDIRS, 10L);
     set(CURLOPT_ERRORBUFFER, error_);
-    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.silence.count()));
+    set(CURLOPT_CONNECTTIMEOUT_MS, options.silence.count());
     set(CURLOPT_WRITEFUNCTION, on_body);
     set(CURLOPT_WRITEDATA, this);
     set(CURLOPT_HEADERFUNCTION, on_head);

@@ -216,7 +216,7 @@ template <class Io> class PackedBlobs {
       throw_error<OptionError>(
           {"penstock: packed: batch is ", batch, " records of ", bytes, " bytes: give it fewer."});
     }
-    return static_cast<std::size_t>(batch);
+    return batch;
   }
   /// Returns the records of one of at most so many equal parts; of whole chunks, if all are.
   std::size_t equal_part(std::size_t records, std::uint64_t parts) const {
