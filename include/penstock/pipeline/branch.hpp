@@ -14,6 +14,10 @@
 
 namespace penstock {
 
+namespace detail {
+template <class> inline constexpr bool has_reader = false; // whatever it is
+}
+
 /// Stages joined by `|` without a Reader: what tee() takes as a branch, or what you join to a
 /// pipeline later, `pipeline | branch`. Whether its stages fit is judged then. Movable; a
 /// description that runs nothing.
@@ -35,31 +39,35 @@ template <class... Stages> class Branch {
     }
   }
 
-  /// Refused: only a pipeline runs.
+  /// Refused: only a pipeline runs. Each says so itself, since a call more makes the error longer.
   /// @{
   template <class R = const Report&> R run(const RunOptions& = {}) {
-    refuse<R>();
+    static_assert(detail::has_reader<R>,
+                  "penstock: a pipeline starts with a Reader, and this one does not: "
+                  "write ps::Reader{source} | ... .");
     return Refused{}.run();
   }
   template <class R = const Report&> R run(std::stop_token) { return run<R>(); }
-  template <class R = void> R prepare(const PrepareOptions& = {}) { refuse<R>(); }
+  template <class R = void> R prepare(const PrepareOptions& = {}) {
+    static_assert(detail::has_reader<R>,
+                  "penstock: a pipeline starts with a Reader, and this one does not: "
+                  "write ps::Reader{source} | ... .");
+  }
   template <class S> Refused::Range on(S&&, RunOptions = {}) {
-    refuse<S>();
+    static_assert(detail::has_reader<S>,
+                  "penstock: a pipeline starts with a Reader, and this one does not: "
+                  "write ps::Reader{source} | ... .");
     return {};
   }
   template <class R = Refused::Range> R batches(RunOptions = {}) {
-    refuse<R>();
+    static_assert(detail::has_reader<R>,
+                  "penstock: a pipeline starts with a Reader, and this one does not: "
+                  "write ps::Reader{source} | ... .");
     return {};
   }
   /// @}
 
  private:
-  template <class T> static void refuse() {
-    constexpr bool reader_first = std::is_void_v<std::tuple<T>>;
-    static_assert(reader_first, "penstock: a pipeline starts with a Reader, and this one does not: "
-                                "write ps::Reader{source} | ... .");
-  }
-
   std::tuple<Stages...> stages_;
 };
 
