@@ -72,11 +72,13 @@ std::vector<Fault> all_faults() {
       {.name = "two descriptors are left",
        .plan = {.calls = pausing, .error = EMFILE},
        .at_each_call = false,
-       .descriptors = 2},
+       .descriptors = 2,
+       .sanitizers_too = false}, // one looks at an object's type through a pipe
       {.name = "no descriptor is left",
        .plan = {.calls = pausing, .error = EMFILE},
        .at_each_call = false,
-       .descriptors = 0},
+       .descriptors = 0,
+       .sanitizers_too = false}, // one looks at an object's type through a pipe
       {.name = "a thread that cannot be made",
        .plan = {.calls = starting, .error = EAGAIN},
        .says = "thread"},
