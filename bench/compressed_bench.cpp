@@ -9,8 +9,9 @@
 //   compressed/by_hand/zstd        by so many threads, each of which takes the next file
 //   compressed/interleaved/gzip
 //   compressed/by_hand/gzip
-//   compressed/seekable/zstd       lines of one file of frames of 1 MiB, by ps::lines and
-//   ps::seekable compressed/seekable_by_hand/zstd by threads, each of which takes the next frame
+//   compressed/seekable/zstd       lines of one file of frames of 1 MiB, by ps::seekable
+//   compressed/seekable_by_hand/zstd
+//                                  by threads, each of which takes the next frame
 //   compressed/frames/zstd         a TFRecord file whose records are frames, by ps::decompressed
 //   compressed/frames_by_hand/zstd by so many threads, each of which takes the next 16 frames
 //

@@ -85,8 +85,9 @@ template <class Io, class Calls = CacheCalls> class CachedIo : public detail::Mo
         shared_->handles.add({below, known ? status.size : 0,
                               known ? detail::CacheKey::of(path, status) : detail::CacheKey{}});
     if (number < 0) {
+      const int why = errno;
       io_.close(below);
-      errno = EMFILE;
+      errno = why;
     }
     return number;
   }

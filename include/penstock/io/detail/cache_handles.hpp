@@ -6,9 +6,11 @@
 #include <penstock/io/detail/cache_shape.hpp>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace penstock::detail {
@@ -24,19 +26,24 @@ struct CacheHandle {
 /// had its number from add(), so that at() needs no lock.
 class CacheHandles {
  public:
-  /// Returns the number of one more; -1 if there are too many.
+  /// Returns the number of one more; -1 and errno if there are too many, or no memory is left.
   int add(const CacheHandle& handle) {
     const std::scoped_lock lock{mutex_};
     int number = free_;
     if (number >= 0) {
       free_ = of(number).below;
     } else {
-      Owned<Chunk>& chunk = chunks_[static_cast<std::size_t>(made_) / chunk_size % chunks_.size()];
       if (made_ == most) {
+        errno = EMFILE;
         return -1;
       }
+      Owned<Chunk>& chunk = chunks_[static_cast<std::size_t>(made_) / chunk_size];
       if (!chunk) {
-        chunk = Owned<Chunk>{new Chunk};
+        chunk = Owned<Chunk>{new (std::nothrow) Chunk};
+      }
+      if (!chunk) {
+        errno = ENOMEM;
+        return -1;
       }
       number = made_++;
     }
